@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor, quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import FlowError
 
@@ -79,7 +79,7 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
         return to_json(data)  # type: ignore[no-any-return]  # a copy of a dict
     except ValueError as error:
         raise FlowError(
-            f"flow.context: {data!r:.200} cannot be stored as JSON: {error}."
+            f"flow.context: {quoted(data)} cannot be stored as JSON: {error}."
         ) from error
 
 

@@ -15,6 +15,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
@@ -237,7 +238,7 @@ def change_jobs(node: Node, job: Mapping[str, Any]) -> None:
 
 def _checked_job_data(data: Any, instance: str) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise InvalidJobError(f"flow.start: job's data {data!r:.100} is no dict.")
+        raise InvalidJobError(f"flow.start: job's data {quoted(data)} is no dict.")
     of_run = {"node": MAX_ID, "shutdown": True}  # what each run sets
     for key in of_run.keys() & data.keys():
         raise InvalidJobError(
@@ -251,7 +252,7 @@ def _checked_args(args: Sequence[Any]) -> list[Any]:
     try:
         return to_json(list(args))  # type: ignore[no-any-return]  # a copy of a list
     except ValueError as error:
-        raise FlowError(f"flow.start: args {args!r:.100} are not JSON: {error}.") from error
+        raise FlowError(f"flow.start: args {quoted(args)} are not JSON: {error}.") from error
 
 
 def _checked_creator(by: object) -> str:

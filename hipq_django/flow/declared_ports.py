@@ -168,7 +168,7 @@ def checked_messages(values: Iterable[Any], port: str) -> Iterable[Any]:
     if are_messages(values):
         return values
     raise InvalidPortError(
-        f"port {port!r}: write_many({values!r:.100}); give a list of messages, or write one by "
+        f"port {port!r}: write_many({quoted(values)}); give a list of messages, or write one by "
         "write()."
     )
 

@@ -14,7 +14,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import naming_twin
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import Redactor, quoted
 from hipq_django.domain.serialization import error_of, to_json
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import (
@@ -105,13 +105,13 @@ def _checked_entry(entry: Any) -> dict[str, Any]:
     said = {"message": entry} if isinstance(entry, str) else entry
     if not isinstance(said, Mapping):
         raise FlowError(
-            f"flow.log: {entry!r:.100} is of type {type(entry).__name__}; give a dict, a text or "
+            f"flow.log: {quoted(entry)} is of type {type(entry).__name__}; give a dict, a text or "
             "an exception."
         )
     try:
         return to_json(dict(said))  # type: ignore[no-any-return]  # a copy of a dict
     except ValueError as error:
-        raise FlowError(f"flow.log: {entry!r:.100} cannot be stored as JSON: {error}.") from error
+        raise FlowError(f"flow.log: {quoted(entry)} cannot be stored as JSON: {error}.") from error
 
 
 def group_entry(entry: Entry) -> dict[str, Any]:

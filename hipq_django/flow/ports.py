@@ -16,6 +16,7 @@ from hipq_django.database.locks import for_key_share, locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.domain.redaction import quoted
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.declared_ports import (
@@ -308,7 +309,7 @@ def checked_ports(source: Port, verb: str, targets: Iterable[Port]) -> list[Port
     for target in targets:
         if not isinstance(target, Port):
             raise FlowError(
-                f"{verb}() of {source!r} got {target!r:.100}, which is no port; give ports, as "
+                f"{verb}() of {source!r} got {quoted(target)}, which is no port; give ports, as "
                 "node.inputs[name] and node.outputs[name] are."
             )
         if target.node.instance != source.node.instance:

@@ -10,6 +10,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, names_twins
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import InvalidPortError
 from hipq_django.flow.models import Node
@@ -124,7 +125,7 @@ def checked_state(values: Mapping[str, Any], /, **more: Any) -> dict[str, Any]:
     """Return values as they are stored."""
     if not isinstance(values, Mapping):
         raise InvalidPortError(
-            f"the state is a dict, and was given {values!r:.100}; give values by their names, as "
+            f"the state is a dict, and was given {quoted(values)}; give values by their names, as "
             '{"seen": 5}.'
         )
     try:

@@ -150,6 +150,40 @@ def test_whatever_the_code_has_seen(
         assert f"{text}: {MASK}" in stored
 
 
+LONG = "sesame" * 25
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda run, long: run.out.write_many(long),
+        lambda run, long: run.state.set(long),
+        lambda run, long: run.out.connect(long),
+        lambda run, long: flow.log([long]),
+        lambda run, long: flow.start("t.recorder", args=[long, object()]),
+        lambda run, long: flow.context(**{"card": {long}}).__enter__(),
+        lambda run, long: long,
+    ],
+    ids=["write_many", "state", "connect", "log", "start", "context", "returned"],
+)
+def test_an_error_that_quotes_what_it_refuses_shows_no_part_of_it(
+    misuse: Callable[[Any, str], Any], surrounded: flow.Node, script: Script
+) -> None:
+    """A part would not be found where errors are masked."""
+    surrounded.inputs["item"].write({"card": LONG})
+
+    def perform(run: Any) -> Any:
+        [_, order] = list(run.item)
+        return misuse(run, order["card"])
+
+    script.perform = perform
+    testing.drain(errors=False)
+
+    stored = all_that_is_stored(surrounded)
+    assert "Error: " in stored
+    assert "sesame" not in stored
+
+
 @flow.component("t.quotes")
 class Quotes(flow.Component):
     """Quotes what it was given."""

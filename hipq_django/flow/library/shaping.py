@@ -15,6 +15,7 @@ from itertools import (
 )
 from typing import Any
 
+from hipq_django.domain.redaction import quoted
 from hipq_django.flow.base import Component
 from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
@@ -97,7 +98,7 @@ class _OfOne(Component):
         most = self._run.settings.max_message_bytes
         if self.size_made(most, *values.values()) <= most:
             return
-        given = ", ".join(f"{name}={value!r:.100}" for name, value in values.items())
+        given = ", ".join(f"{name}={quoted(value)}" for name, value in values.items())
         raise FlowError(
             f"{type(self).declaration.name}: of {given} it would make more than {most:,} bytes of "
             "JSON (setting FLOW: MAX_MESSAGE_BYTES); give it less, or let it make less of that."
@@ -296,5 +297,5 @@ class SetDefault(Component):
 def as_list(value: Any) -> list[Any]:
     """Return a value that is a list; raise `TypeError` for any other one."""
     if not isinstance(value, list):
-        raise TypeError(f"{value!r:.100} is no list")
+        raise TypeError(f"{quoted(value)} is no list")
     return value

@@ -13,6 +13,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_cut_off, is_outage
 from hipq_django.domain.parts import WAIT_FOR
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.retries import WAIT, Snooze
 from hipq_django.domain.states import Phase
 from hipq_django.flow.base import Component, Suspended
@@ -223,12 +224,12 @@ def _checked(value: Any, run: Run) -> Any:
         return None
     if run.claim.job.has_finished:
         raise FlowError(
-            f"component {name!r} returned {value!r:.100}, but finishing has ended its run; return "
+            f"component {name!r} returned {quoted(value)}, but finishing has ended its run; return "
             "None, or leave out finishing."
         )
     if value is not WAIT:
         raise FlowError(
-            f"component {name!r} returned {value!r:.100}; write results to out-ports, and return "
+            f"component {name!r} returned {quoted(value)}; write results to out-ports, and return "
             "None, or WAIT for an answer."
         )
     if run.claim.phase is Phase.RESPONSE:
