@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 # Twice as many processes as processors: many tests wait for processes that they have started.
-PYTEST = $(VENV)/bin/python -m pytest --numprocesses=$$(($$(nproc) * 2)) --dist=worksteal
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist=worksteal
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 CHAOS_ARGS ?=
@@ -61,7 +61,7 @@ bench-states: $(VENV)/.test ## Measure this state beside an earlier one: COMMIT=
 soak: $(VENV)/.test ## Run a steady load for three quarters of an hour: SOAK_ARGS='--minutes 5'
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
 
-chaos: $(VENV)/.test ## Put workers under load and faults, an hour: CHAOS_ARGS='--only outage'
+chaos: $(VENV)/.test ## Put workers under load and faults, an hour and a half: CHAOS_ARGS='--only outage'
 	@$(VENV)/bin/python -m chaos $(CHAOS_ARGS)
 
 clean: ## Remove the virtual environments and everything that was built

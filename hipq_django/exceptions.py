@@ -114,7 +114,10 @@ class UnknownOptionError(InvalidJobError, InvalidJobTypeError, TypeError):
 
 
 class DuplicateJobKeyError(_OfJobError, HipqError):
-    """A live job of this type already has the same key; `job` is that job."""
+    """A job of this type has the same key, or of a unique type the same arguments.
+
+    `job` is that job.
+    """
 
 
 class ForgedCallbackError(HipqError):

@@ -57,7 +57,7 @@ def after_error(job: Job) -> hipq.RetryIn | hipq.GiveUp:
     if refused is not None and refused.kind == refused.Kind.ANSWERED:
         settle(job, Purchase.State.REFUSED, str(job.error))
         return hipq.GiveUp()
-    return hipq.RetryIn(2**job.attempt)
+    return hipq.RetryIn(2 ** job.attempts.count())
 
 
 def settle(job: Job, state: Purchase.State, supplier_said: str) -> None:

@@ -53,11 +53,12 @@ def card_charged(job: Job, response: Any) -> Any:
 @charge_card.on_error
 def after_error(job: Job) -> hipq.RetryIn | hipq.GiveUp:
     """Decide what follows an error: declined, not answered in time, bank not reached, and so on."""
-    if job.error in FINAL_ERRORS or job.attempt >= BACK_OFF.max_attempts:
+    failures = job.attempts.count()
+    if job.error in FINAL_ERRORS or failures >= BACK_OFF.max_attempts:
         settle(job, Order.State.DECLINED, str(job.error))
         return hipq.GiveUp()
     settle(job, Order.State.WAITING, f"{job.error}; will be tried again")
-    return hipq.RetryIn(BACK_OFF.delay(job.attempt))
+    return hipq.RetryIn(BACK_OFF.delay(failures))
 
 
 @receiver(job_finished)
