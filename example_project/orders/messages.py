@@ -15,7 +15,6 @@ def read(message: Received) -> Any:
     if content["customer"] != "hipq-shop":
         return IGNORE  # the supplier tells all its customers on one topic
     if content["status"] == "refused":
-        return hipq.NewAnswer(
-            "place_order", content["reference"], error=content["reason"] or "refused"
-        )
+        reason = content["reason"] or "refused"
+        return hipq.NewAnswer("place_order", content["reference"], error=reason)
     return hipq.NewAnswer("place_order", content["reference"], response={"days": content["days"]})

@@ -55,10 +55,10 @@ def send_agenda(*, job: Job = hipq.JOB) -> int:
     """
     assert job.due_time is not None  # noqa: S101 - a schedule made the job
     agenda: dict[str, list[str]] = {}
-    day = (job.due_time, job.due_time + timedelta(days=1))
-    for reminder in Reminder.objects.filter(is_done=False, sent_time=None, remind_time__range=day):
+    wanted = Reminder.objects.filter(is_done=False, sent_time=None, remind_time__gte=job.due_time)
+    for reminder in wanted.filter(remind_time__lt=job.due_time + timedelta(days=1)):
         line = f"{localtime(reminder.remind_time):%H:%M} {reminder.text}"
         agenda.setdefault(reminder.email, []).append(line)
     for email, lines in agenda.items():
-        job.step(f"mail {email}", send_mail, "Today", "\n".join(lines), None, [email])
+        job.step(f"mail {email:.190}", send_mail, "Today", "\n".join(lines), None, [email])
     return len(agenda)

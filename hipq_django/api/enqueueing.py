@@ -65,10 +65,12 @@ def enqueue(
 
     `job_data` is JSON. Options: `job_key` (unique among the live jobs of the type; answers find the
     job by it), `scheduled_run_time` (aware datetime, now) or `delay` (seconds or a timedelta from
-    now), `priority`, `throttle_factor`, `timeout` (seconds), `time_windows`, `queue`. While another
-    live job has the key, `on_conflict` is "raise" (`DuplicateJobKeyError`), "return" (that job), or
-    "replace" (it is cancelled and the new one takes its place; refused while it is running). Raise
-    `InvalidJobError` for values that cannot be stored, with nothing changed.
+    now), `priority`, `throttle_factor`, `timeout` (seconds), `time_windows`, `queue`, `after` and
+    `on` (jobs that end first), `batch`, `unique_key`. While another live job has the key,
+    `on_conflict` is "raise" (`DuplicateJobKeyError`), "return" (that job; so by default for a type
+    whose jobs are unique), or "replace" (it is cancelled and the new one takes its place; refused
+    while it is running). Raise `InvalidJobError` for values that cannot be stored, with nothing
+    changed.
     """
     if not isinstance(job_type, str):
         _check_not_a_task(job_type)

@@ -142,9 +142,9 @@ def unstored(
 class NewAnswer:
     """One answer for `receive_many`, and what a source's map function returns.
 
-    It is a response (even None) unless an `error` other than None is given, which is text or JSON. `message_id` is
-    the sender's own id of the message. If the job waits for several answers, `part` is the name of
-    this one.
+    It is a response (even None) unless an `error` other than None is given, which is text or JSON.
+    `message_id` is the sender's own id of the message. If the job waits for several
+    answers, `part` is the name of this one.
     """
 
     job_type: str

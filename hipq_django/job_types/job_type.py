@@ -55,8 +55,9 @@ def job_type(
     `extend` can make an attempt (ten times its timeout); `sensitive`, the fields of data and
     answers that are masked in the admin, the log and errors, such as `["card"]`;
     `counted_answers=True` if handlers return `WAIT_FOR(number)`; `aliases`, former names whose jobs
-    this code runs too; `unique` and `unique_on`, for at most one job with the same data. The
-    handler takes a Job and returns JSON, `WAIT` or `WAIT_FOR`; it may be `async def`.
+    this code runs too; `unique` and `unique_on`, for at most one job with the same data;
+    `schedule`, when it is due by itself. The handler takes a Job and returns JSON,
+    `WAIT` or `WAIT_FOR`; it may be `async def`.
     """
     if callable(name):
         called = getattr(name, "__name__", "handler")

@@ -161,7 +161,7 @@ LONG = "sesame" * 25
         lambda run, long: run.out.connect(long),
         lambda run, long: flow.log([long]),
         lambda run, long: flow.start("t.recorder", args=[long, object()]),
-        lambda run, long: flow.context(**{"card": {long}}).__enter__(),
+        lambda run, long: flow.context(card={long}).__enter__(),
         lambda run, long: long,
     ],
     ids=["write_many", "state", "connect", "log", "start", "context", "returned"],
