@@ -18,11 +18,16 @@ parser.add_argument("--instance", default="default", help="The hipq instance of 
 instance = parser.parse_args().instance
 
 command = [sys.executable, "manage.py", "hipq_status", "--json", "--instance", instance]
-status = subprocess.run(command, capture_output=True, text=True, check=False)
-if status.returncode:
-    sys.stderr.write(status.stderr)
+try:
+    status = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+except subprocess.CalledProcessError as error:
+    sys.stderr.write(error.stderr)
     sys.exit(0)
+except subprocess.TimeoutExpired:
+    sys.stderr.write("the database has not answered within 20 s\n")
+    sys.exit(0)
+told = status.stdout[status.stdout.index("{\n") :]  # before it may stand what the project prints
 machine = socket.gethostname()
-here = [w for w in json.loads(status.stdout)["workers"] if w["name"].startswith(f"{machine}:")]
+here = [w for w in json.loads(told)["workers"] if w["name"].startswith(f"{machine}:")]
 if all(worker["silent"] for worker in here):
     sys.exit(f"no worker on {machine} has sent a heartbeat lately")

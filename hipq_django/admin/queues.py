@@ -139,7 +139,7 @@ class QueueAdmin(HipqAdmin):
     def _problems(self, queue: Any) -> Iterator[str]:
         if queue.paused:
             yield badge(gettext("paused"), "retry")
-        if queue.throttler_problem != NONE:
+        if queue.counts.problem != NONE:
             yield badge(gettext("blocked"), "error")
             yield self._problem(queue)
         if not queue.is_ranked:

@@ -56,7 +56,8 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
 
     `waiting_count`, `due_count`, `scheduled_count` (of the future), `running_count`,
     `awaiting_count` (an answer), `error_count`, `oldest_due` (the time of the job that has been
-    due longest) and `load`. Nothing is counted beyond 10,000 rows; a count of 10,001 means more.
+    due longest), `load`, and `next_factor`, which the first due job adds to it. Nothing is counted
+    beyond 10,000 rows; a count of 10,001 means more.
     Bounds on the rank stop the look for due and for future jobs where the order allows it. All
     is asked for in the order of an index, because PostgreSQL would look for the first 10,000 in
     the whole table where it guesses wrongly how many there are.
@@ -82,6 +83,9 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
         error_count=OverFirst.count(jobs.in_error().order_by("id")),
         oldest_due=OverFirst(
             "MIN(scheduled_run_time)", due, "scheduled_run_time", models.DateTimeField()
+        ),
+        next_factor=models.Subquery(
+            due.filter(throttle_factor__gt=0).values("throttle_factor")[:1]
         ),
         load=OverFirst("SUM(throttle_factor)", running, "throttle_factor", models.DecimalField()),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
+from hipq_django.domain.throttling import fits
 from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.models.worker import Trouble
 from hipq_django.monitoring import counts
@@ -45,13 +47,19 @@ class QueueCounts:
     oldest_due_seconds: float
     problem: str
     trend: Trend = NO_TREND
+    next_factor: float = 0.0
+    """What the first due job needs of the limit, 0 where none is due but critical ones."""
     quiet_seconds: float | None = None
     """How long ago the last job ended, in seconds; None for more than a day."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the running jobs fill the limit, so that no other one may start."""
-        return 1 <= self.throttle_limit <= self.load
+        """Whether the next job does not fit beside the running ones, so that none may start."""
+        if self.throttle_limit < 1:
+            return False
+        return self.load >= self.throttle_limit or not fits(
+            Decimal(self.next_factor), Decimal(self.load), Decimal(self.throttle_limit)
+        )
 
     @property
     def is_unanswered(self) -> bool:
@@ -136,6 +144,7 @@ class Overview:
             row.update(trend.as_dict())
         for row, queue in zip(values["queues"], self.queues, strict=True):
             row["unanswered"] = queue.is_unanswered
+            del row["next_factor"]
         values |= values.pop("others")
         return {
             **values,
@@ -207,8 +216,10 @@ def queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> 
         in_error=queue.error_count,
         load=float(queue.load or 0),
         oldest_due_seconds=round(oldest.total_seconds(), 3),
-        problem=queue.throttler_problem,
+        # Nobody asks throttlers while nothing is due, so what was noted last may be over.
+        problem=queue.throttler_problem if queue.due_count else NONE,
         trend=trends.of(queue),
+        next_factor=float(queue.next_factor or 0),
         quiet_seconds=trends.quiet_seconds(queue),
     )
 

@@ -19,12 +19,13 @@ from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
 from hipq_django.domain import throttling
 from hipq_django.domain.reasons import Reason
-from hipq_django.domain.states import State
+from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
+from hipq_django.engines import engine_for
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest
 from hipq_django.job_types.registry import find_declared, known_names
-from hipq_django.models import Attempt, Job, Link, Worker
+from hipq_django.models import Attempt, Job, JobType, Link, Worker
 from hipq_django.models.base import title
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
 from hipq_django.monitoring.commands import command
@@ -214,16 +215,20 @@ def _in_both(moment: datetime, zone: tzinfo) -> str:
 
 def _held(job: Job, now: datetime) -> Iterator[Reason]:
     queue = job.queue
-    running: list[Job] = []
+    if job.scheduled_run_time <= now and _is_blocked(job):
+        # As workers saw it; throttlers that fail or hang are not asked once more.
+        text = _("The queue is blocked, because %(error)s")
+        yield Reason("throttler_error", text % {"error": queue.throttler_problem})
+        return
+    running: list[throttling.RunningJob] = []
     try:
         throttlers = get_throttlers(queue.instance, queue.name)
         if not throttlers:
             return
-        running = list(queue.jobs.using(queue.using).running().select_related("job_type"))
-        loads = [throttling.running_job_of(other) for other in running]
+        running = engine_for(job.using).running(queue)
         candidates = [throttling.candidate_of(job)]
         with transaction.atomic(using=job.using):
-            verdict = throttling.ask(throttlers, queue, now, loads, candidates)[job.pk]
+            verdict = throttling.ask(throttlers, queue, now, running, candidates)[job.pk]
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
         text = _("The queue is blocked, because %(error)s")
         shown = in_one_line(error, lambda said: _masked(said, job, running))
@@ -233,6 +238,13 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         yield Reason("throttler", _verdict(verdict, _masked(verdict.reason, job, running)))
 
 
+def _is_blocked(job: Job) -> bool:
+    """Whether workers have noted what keeps the job, and not another one, from starting."""
+    problem = job.queue.throttler_problem
+    of_one = problem.startswith("job ") and " cannot start: " in problem
+    return problem != NONE and (not of_one or problem.startswith(f"job {job.pk} "))
+
+
 def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> str:
     if isinstance(verdict, throttling.Hold):
         return _("A throttler holds it: %(reason)s.") % {"reason": reason}
@@ -240,11 +252,15 @@ def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> s
     return text % {"time": _at(verdict.at), "reason": reason or _("no reason")}
 
 
-def _masked(text: str, job: Job, running: list[Job]) -> str:
+def _masked(text: str, job: Job, running: Sequence[throttling.RunningJob]) -> str:
     """A throttler may quote the job that it was asked about, and those that run."""
     text = job.masked_reason(str(text))
+    names = {other.job_type for other in running}
+    types = JobType.objects.using(job.using).filter(instance=job.queue.instance, name__in=names)
+    redactors = {row.name: row.redactor for row in types if row.redactor.fields}
     for other in running:
-        text = other.masked(text)
+        if other.job_type in redactors:
+            text = redactors[other.job_type].knowing(other.job_data).mask_text(text)
     return text
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
+from django.utils.translation import override
 
 import hipq_django as hipq
 from hipq_django.domain.states import NONE
@@ -90,7 +91,8 @@ class Command(InstanceCommand):
 
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
-        reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
+        with override(None):  # in English, as all that commands print
+            reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
         return "\n".join(f"{name}: {reason}" for reason in reasons)
 
     def _do(self, verb: Callable[..., Any], name: str, options: Options, **how: Any) -> Any:

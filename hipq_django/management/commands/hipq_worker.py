@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from django.db import connections
 
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
@@ -126,6 +127,7 @@ class Command(InstanceCommand):
         names = {field.name for field in fields(WorkerOptions)}
         worker_options = WorkerOptions(**{name: options[name] for name in names & options.keys()})
         if options["processes"] > 1:
+            connections.close_all()  # the children have their own
             return Supervisor(worker_options, options["processes"])
         end_at_the_second(worker_options.drain_seconds)
         return WorkerProcess(worker_options)

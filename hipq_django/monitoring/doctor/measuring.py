@@ -17,6 +17,7 @@ from hipq_django.database.schema import missing_migrations
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import nearest
 from hipq_django.job_types.registry import find_declared, known_names
+from hipq_django.maintenance.retention import not_needed
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRun
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
@@ -34,6 +35,12 @@ SKIPS = 5
 """How many skipped due times in a row are told."""
 
 UNPRUNED = timedelta(days=1)
+
+PRUNABLE = 1_000
+"""How many old final jobs of a queue are looked at: the first may be needed by others."""
+
+IN_VAIN = timedelta(days=1)
+"""For how long answers that came in vain are told."""
 
 
 def measure(config: InstanceSettings) -> Measured:
@@ -99,10 +106,13 @@ def _held_back(
 ) -> Iterator[str]:
     """Yield the queues in which no job is overdue but those that nobody can start now.
 
+    Throttlers of a blocked queue are not asked: they may hang here too, and why is known.
+
     Those of unknown types are told of as such. They stay at the head of their queue, and must not
     hide that others are overdue.
     """
-    for queue in Queue.objects.using(config.database).filter(instance=config.name):
+    queues = Queue.objects.using(config.database).filter(instance=config.name)
+    for queue in queues.filter(throttler_problem=NONE):
         is_throttled = bool(config.queue(queue.name).throttlers)
         if is_throttled or unknown:
             overdue = queue.jobs.using(config.database).due(now - PATIENCE)
@@ -120,13 +130,17 @@ def _inbox(config: InstanceSettings, now: datetime) -> Inbox:
     rows = Answer.objects.using(config.database).filter(instance=config.name, job=None)
     early = rows.filter(status=Answer.Status.EARLY)
     oldest = early.aggregate(oldest=Min("receive_time"))["oldest"]
-    in_vain = rows.filter(status=Answer.Status.UNMATCHED, receive_time__gt=now - timedelta(days=1))
+    in_vain = rows.filter(status=Answer.Status.UNMATCHED)
+    malformed = in_vain.filter(kind=Answer.Kind.MALFORMED, receive_time__gt=now - IN_VAIN)
+    # They were kept as early for so long, and came in vain when that was over.
+    began = now - IN_VAIN - timedelta(seconds=config.answer_ttl_seconds)
+    unmatched = in_vain.exclude(kind=Answer.Kind.MALFORMED).filter(receive_time__gt=began)
     return Inbox(
         early=capped_count(early),
         oldest_early_seconds=(now - oldest).total_seconds() if oldest else 0,
         ttl_seconds=config.answer_ttl_seconds,
-        unmatched=capped_count(in_vain.exclude(kind=Answer.Kind.MALFORMED)),
-        malformed=capped_count(in_vain.filter(kind=Answer.Kind.MALFORMED)),
+        unmatched=capped_count(unmatched),
+        malformed=capped_count(malformed),
     )
 
 
@@ -150,7 +164,8 @@ def _unpruned(config: InstanceSettings, before: datetime) -> Iterator[str]:
     for queue in Queue.objects.using(config.database).filter(instance=config.name):
         old = before - timedelta(days=queue.retention_days)
         finals = queue.jobs.using(config.database).final().filter(update_time__lt=old)
-        if finals.order_by("update_time").values("pk").first():
+        first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
+        if first and not_needed(Job.objects.using(config.database).filter(pk__in=first)).exists():
             yield queue.name
 
 

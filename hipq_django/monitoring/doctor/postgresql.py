@@ -31,11 +31,11 @@ _TYPE_CHECKS = """
     GROUP BY conname HAVING count(*) = %s"""
 
 _WAITS = """
-    SELECT pid, EXTRACT(epoch FROM clock_timestamp() - COALESCE(state_change, query_start))::float,
-        pg_blocking_pids(pid)
-    FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> pg_backend_pid()
-    ORDER BY 2 DESC LIMIT 10"""
+    SELECT pid, EXTRACT(epoch FROM clock_timestamp() - MIN(waitstart))::float, pg_blocking_pids(pid)
+    FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE NOT granted AND waitstart IS NOT NULL AND datname = current_database()
+        AND pid <> pg_backend_pid()
+    GROUP BY pid ORDER BY 2 DESC LIMIT 10"""
 
 _ROWS = """
     SELECT c.relname, s.n_live_tup, s.n_dead_tup, s.n_mod_since_analyze,

@@ -117,11 +117,18 @@ def _paused(queue: QueueCounts) -> Finding:
     )
 
 
+def _needs(queue: QueueCounts) -> str:
+    """Say what the next job needs where there is some room."""
+    has_room = queue.load < queue.throttle_limit
+    return f", and the next job needs {queue.next_factor:g}" if has_room else ""
+
+
 def _full(queue: QueueCounts) -> Finding:
     return warning(
         "limit_reached",
         f"queue {queue.name}",
-        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}; {_due(queue)}.",
+        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}{_needs(queue)}; "
+        f"{_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
         "Raise the limit if the other system allows it; check whether its answers still come. Jobs "
         "that gather others count too: enqueue into another queue what they gather.",

@@ -116,6 +116,7 @@ def test_the_list_says_what_holds_a_queue(
 ) -> None:
     WorkerFactory.create(queues=["bank"])
     job_in(bank, "running", throttle_factor=2)
+    job_in(bank, throttle_factor=0)
     Queue.objects.filter(pk=bank.pk).update(**values)
 
     assert text in listed(admin_client, bank)

@@ -198,6 +198,7 @@ def test_status_shows_workers_and_answers_without_a_job() -> None:
 def test_status_prints_a_table_that_says_what_holds_a_queue() -> None:
     Queue.objects.create(name="q", paused=True)
     Queue.objects.create(name="r", throttler_problem="throttler by_region raised KeyError")
+    hipq.enqueue("echo", queue="r")
 
     lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
 

@@ -21,6 +21,8 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, schema
+from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
@@ -189,6 +191,18 @@ def test_a_full_queue_that_does_not_move() -> None:
     assert found() == {"limit_reached": "queue q"}
 
 
+def test_a_queue_is_full_if_its_next_job_does_not_fit() -> None:
+    WorkerFactory.create()
+    queue = Queue.objects.create(name="q", throttle_limit=5)
+    first = JobFactory.create(queue=queue, job_type__name="ask", state="running", throttle_factor=2)
+    JobFactory.create(queue=queue, job_type=first.job_type, state="running", throttle_factor=2)
+    hipq.enqueue("ask", queue="q", throttle_factor=2, scheduled_run_time=long_ago(minutes=2))
+    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=1.5))
+
+    assert found() == {"limit_reached": "queue q"}
+    assert "4 of 5, and the next job needs 2; 2 jobs are due" in examined()[1]
+
+
 def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
     declare: Declare, settings: Settings
 ) -> None:
@@ -265,8 +279,29 @@ def test_a_throttler_that_raised(configure_queue: ConfigureQueue) -> None:
     WorkerFactory.create()
     queue = configure_queue(name="q")
     Queue.objects.filter(pk=queue.pk).update(throttler_problem="throttler by_region raised")
+    assert found() == {}  # nothing is due, so nobody asks it any more
+
+    hipq.enqueue("echo", queue="q")
+    assert found() == {"throttler_problem": "queue q"}
+
+
+def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: ConfigureQueue) -> None:
+    """They may hang here as they did in the worker."""
+    asked = []
+
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> list[Any]:
+        asked.append(candidates)
+        return [hipq.Run() for _ in candidates]
+
+    WorkerFactory.create()
+    queue = configure_queue(throttler, name="q")
+    job = hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+    hung = "throttler x did not return within 10 s"
+    Queue.objects.filter(pk=queue.pk).update(throttler_problem=hung)
 
     assert found() == {"throttler_problem": "queue q"}
+    assert str(hipq.explain(job)[0]) == f"The queue is blocked, because {hung}"
+    assert not asked
 
 
 def test_a_throttler_that_cannot_be_imported(settings: Settings) -> None:
@@ -285,10 +320,13 @@ def test_answers_that_wait_for_their_job_too_long() -> None:
 
 
 def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
-    AnswerFactory.create(status="unmatched", receive_time=long_ago(hours=25))
+    """They are kept as early for a day before: then they are two days old."""
+    AnswerFactory.create(receive_time=long_ago(hours=49))
+    expire_early(get_instance(), RefusedRows("expire_early", "answer_id"))
     assert found() == {}
 
-    AnswerFactory.create(status="unmatched")
+    AnswerFactory.create(receive_time=long_ago(hours=25))
+    expire_early(get_instance(), RefusedRows("expire_early", "answer_id"))
     assert found() == {"unmatched_answers": "instance default"}
 
 
@@ -308,6 +346,18 @@ def test_final_jobs_that_nobody_prunes() -> None:
     )
 
     assert found() == {"not_pruned": "queue q"}
+
+
+def test_final_jobs_that_others_wait_for_are_not_to_be_pruned() -> None:
+    WorkerFactory.create()
+    queue = Queue.objects.create(name="q", retention_days=1)
+    needed = JobFactory.create(
+        queue=queue, job_type__name="echo", state="final", outcome="succeeded",
+        update_time=long_ago(days=2.1),
+    )  # fmt: skip
+    hipq.enqueue("echo", after=[needed], delay=86_400)
+
+    assert found() == {}
 
 
 def test_nothing_is_changed() -> None:

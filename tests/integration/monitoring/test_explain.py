@@ -277,6 +277,30 @@ def test_a_broken_throttler_is_named(configure_queue: ConfigureQueue) -> None:
     assert "ZeroDivisionError" in text(job)
 
 
+def test_a_throttler_that_fails_at_another_job_blocks_this_one(
+    configure_queue: ConfigureQueue,
+) -> None:
+    def by_region(queue: Any, now: Any, running: Any, candidates: Any) -> list[Any]:
+        return [hipq.Run() if job.job_data["region"] else hipq.Hold("x") for job in candidates]
+
+    configure_queue(by_region)
+    hipq.enqueue("echo", {})
+    job = hipq.enqueue("echo", {"region": "east"})
+    HandWorker().run_pass()
+
+    assert "throttler_error" in codes(job)
+    assert "KeyError: 'region'" in text(job)
+
+
+def test_a_job_that_cannot_start_blocks_no_other() -> None:
+    first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
+    problem = f"job {first.pk} cannot start: too much"
+    Queue.objects.filter(pk=first.queue_id).update(throttler_problem=problem)
+
+    assert codes(first) == ["throttler_error"]
+    assert codes(second) == ["behind"]
+
+
 def test_a_throttler_whose_query_fails_does_not_break_the_transaction(
     configure_queue: ConfigureQueue,
 ) -> None:

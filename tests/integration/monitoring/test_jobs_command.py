@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils.translation import override
 
 import hipq_django as hipq
 from hipq_django.management.commands.hipq_jobs import NOTHING_HOLDS_IT, VERBS
@@ -55,6 +56,15 @@ def test_a_job_that_nothing_holds_is_explained_too() -> None:
 
     assert said("explain", job.pk) == f"{job.pk}: {NOTHING_HOLDS_IT}\n"
     assert said("explain", "order-7", "--type", "ask") == f"order-7: {NOTHING_HOLDS_IT}\n"
+
+
+def test_a_job_is_explained_in_english_whatever_the_language() -> None:
+    """What commands print can be searched for in the documents."""
+    WorkerFactory.create()
+    job = hipq.enqueue("ask", delay=3_600)
+
+    with override("de"):
+        assert "It is scheduled for" in said("explain", job.pk)
 
 
 def test_what_a_job_enqueued_is_cancelled_too(declare: Declare) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.models import QuerySet
+from django.utils.translation import override
 
 from hipq_django.flow.aliases import get
 from hipq_django.flow.explaining import explain, with_unread
@@ -156,6 +157,11 @@ def _shown(nodes: QuerySet[Any]) -> list[Any]:
     return list(rows[:MOST_NODES])
 
 
+def _why(row: Any) -> list[str]:
+    with override(None):  # in English, as all that commands print
+        return [str(reason) for reason in explain(row)]
+
+
 def _tree(row: Any) -> dict[str, Any]:
     unread = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
     children = Node.objects.using(row.using).filter(parent=row.pk)
@@ -166,7 +172,7 @@ def _tree(row: Any) -> dict[str, Any]:
         "status": derived(row),
         "unread": format_count(row.unread),
         "out": format_count(capped_count(unread.filter(port__direction="out"))),
-        "why": [str(reason) for reason in explain(row)],
+        "why": _why(row),
         "children": [_tree(child) for child in _shown(children)],
     }
 
