@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from hipq_django.conf.instances import longest_silence
 from hipq_django.exceptions import ConfigurationError
@@ -72,6 +72,29 @@ def bound_lock_waits(using: str, seconds: int) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT set_config('lock_timeout', '{seconds}s', true)")
+
+
+LOOK_SECONDS = 5
+"""How long a command that only looks waits for a lock."""
+
+
+@contextmanager
+def looks_only(using: str) -> Iterator[None]:
+    """Let no statement of the block wait long for a lock: somebody may be looking for who has it.
+
+    It fails then, see `is_locked_out`.
+    """
+    connection = connections[using]
+    if connection.vendor != "postgresql":  # SQLite has its own bound
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = '{LOOK_SECONDS}s'")
+    try:
+        yield
+    finally:
+        with suppress(Error), connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")
 
 
 def _silence_milliseconds(using: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.template.defaultfilters import pluralize
 
+from hipq_django.database.transactions import looks_only
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.doctor import Finding, Level, examine
 
@@ -32,7 +33,8 @@ class Command(InstanceCommand):
 
     def run(self, options: dict[str, Any]) -> None:
         """Examine, print and exit."""
-        findings = examine(self.config)
+        with looks_only(self.config.database):
+            findings = examine(self.config)
         if options["json"]:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
         else:

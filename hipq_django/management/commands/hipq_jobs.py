@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from django.utils.translation import override
 
 import hipq_django as hipq
+from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import id_from
 from hipq_django.management.instance_command import InstanceCommand, given_moment
@@ -91,7 +92,7 @@ class Command(InstanceCommand):
 
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
-        with override(None):  # in English, as all that commands print
+        with override(None), looks_only(self.config.database):  # in English, as all commands print
             reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
         return "\n".join(f"{name}: {reason}" for reason in reasons)
 

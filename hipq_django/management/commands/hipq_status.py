@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from django.core.management.base import no_translations
 
+from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models.worker import Trouble, describe_queues
@@ -110,7 +111,8 @@ class Command(InstanceCommand):
 
         Nothing is written: the machine may still have the settings of the last release.
         """
-        overview = take(self.config)
+        with looks_only(self.config.database):
+            overview = take(self.config)
         text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
         self.stdout.write(text)
 

@@ -19,7 +19,7 @@ def examine(config: InstanceSettings) -> list[Finding]:
     """
     measured = measure(config)
     found = diagnose(measured)
-    if measured.missing_migrations:
+    if measured.missing_migrations or measured.has_locked_table:
         return found
     more = [finding for examiner in _examiners for finding in examiner(config)]
     return sorted([*found, *more], key=lambda finding: finding.level != Level.PROBLEM)

@@ -172,6 +172,20 @@ def _waits(measured: Measured) -> Iterator[Finding]:
             )
 
 
+def locked_tables(measured: Measured) -> list[Finding]:
+    """Return what is known where a table is locked, so that nothing else can be examined."""
+    held_by = ", ".join(map(_holder, measured.lockers)) or "nobody any more"
+    locked = problem(
+        "locked_table",
+        f"database {measured.database}",
+        f"a table cannot be read; it is locked by {held_by}.",
+        "Nothing that needs it goes on, and nothing else was examined.",
+        "See in pg_stat_activity, or pg_prepared_xacts, what it does; if needed, end it: "
+        f"{_how_to_end(measured.lockers[0] if measured.lockers else 'pid')}",
+    )
+    return [locked, *_waits(measured), *_transactions(measured)]
+
+
 def _holder(pid: int | str) -> str:
     """Name a session by its process; a prepared transaction has none."""
     return f"process {pid}" if pid else "a prepared transaction"

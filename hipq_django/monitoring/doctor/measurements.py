@@ -111,6 +111,10 @@ class Measured:
     overview: Overview | None = None
     """None where migrations are missing: then nothing else is measured."""
     missing_migrations: tuple[str, ...] = ()
+    has_locked_table: bool = False
+    """Whether one could not be read; then nothing but the server is measured."""
+    lockers: tuple[int, ...] = ()
+    """The processes that have locked tables so; 0 is a prepared transaction."""
     throttler_problems: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """Names of the sources of messages in the setting."""

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.apps import apps
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.models import Min, OuterRef, Subquery
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out
 from hipq_django.database.schema import missing_migrations
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import nearest
@@ -44,8 +45,26 @@ IN_VAIN = timedelta(days=1)
 
 
 def measure(config: InstanceSettings) -> Measured:
-    """Measure an instance and its database; change nothing."""
+    """Measure an instance and its database; change nothing.
+
+    Where a table is locked only the server is asked, which knows by whom.
+    """
     using = config.database
+    try:
+        return _measure(config, using)
+    except OperationalError as error:
+        if not is_locked_out(error):
+            raise
+        return Measured(
+            config.name,
+            using,
+            has_locked_table=True,
+            lockers=postgresql.lockers(using),
+            postgresql=postgresql.measure(using),
+        )
+
+
+def _measure(config: InstanceSettings, using: str) -> Measured:
     missing = missing_migrations(using)
     if missing:
         return Measured(config.name, using, missing_migrations=tuple(missing))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.db import connections
 
 from hipq_django.database.requirements import isolation_level
@@ -36,6 +37,12 @@ _WAITS = """
     WHERE NOT granted AND waitstart IS NOT NULL AND datname = current_database()
         AND pid <> pg_backend_pid()
     GROUP BY pid ORDER BY 2 DESC LIMIT 10"""
+
+_LOCKERS = """
+    SELECT DISTINCT COALESCE(pid, 0) FROM pg_locks
+    WHERE granted AND mode = 'AccessExclusiveLock'
+        AND relation = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
+    ORDER BY 1"""
 
 _ROWS = """
     SELECT c.relname, s.n_live_tup, s.n_dead_tup, s.n_mod_since_analyze,
@@ -93,6 +100,15 @@ def _connection_parameters(using: str) -> Mapping[str, Any]:
         return {"host": info.host, **info.get_parameters()}
     settings = connections[using].settings_dict
     return {"host": settings["HOST"], **settings["OPTIONS"]}
+
+
+def _all_tables() -> list[str]:
+    return [model._meta.db_table for model in apps.get_app_config("hipq").get_models()]
+
+
+def lockers(using: str) -> tuple[int, ...]:
+    """Return the processes that have locked tables even for reading; 0: a prepared transaction."""
+    return tuple(pid for (pid,) in _fetch(using, _LOCKERS, [_all_tables()]))
 
 
 def invalid_indexes(using: str) -> tuple[str, ...]:

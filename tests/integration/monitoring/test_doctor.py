@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock, schema
+from hipq_django.database import clock, schema, transactions
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.migrations._scripts import SEPARATOR
@@ -547,6 +547,25 @@ def test_a_session_that_waits_for_a_lock() -> None:
 
     [wait] = waits
     assert (wait.pid, wait.blockers) == (pid, (mine,))
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_who_has_locked_a_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "LOOK_SECONDS", 0.2)
+    with other_session() as other, other.transaction():
+        other.execute("LOCK TABLE hipq_job IN ACCESS EXCLUSIVE MODE")
+        code, text = examined()
+
+        assert code == 4
+        assert f"it is locked by process {other.info.backend_pid}." in text
+        assert f"SELECT pg_terminate_backend({other.info.backend_pid});" in text
+        for command in ("hipq_status", "hipq_jobs explain 7"):
+            with pytest.raises(CommandError, match="lock timeout"):
+                call_command(*command.split())
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
 
 
 def measured_server() -> PostgreSQL:
