@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from hipq_django import events
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.database.lookups import ids_in
+from hipq_django.database.lookups import ids_in, max_rows_per_statement
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import ancestors, is_of, wrong_type
@@ -177,12 +178,13 @@ def with_listeners(ports: Collection[int], instance: str, using: str) -> set[int
 def _listening(channels: Collection[str], instance: str, using: str) -> list[tuple[str, int]]:
     """Return the subscriptions to channels, and to those above them."""
     wanted = {path for channel in channels for path in ancestors(channel)}
-    if not wanted:
-        return []
-    rows = Channel.objects.using(using).filter(
-        name__in=wanted, port__direction="in", port__node__instance=instance
-    )
-    return list(rows.order_by("port_id").values_list("name", "port_id"))
+    rows = Channel.objects.using(using).filter(port__direction="in", port__node__instance=instance)
+    names, size = sorted(wanted), max_rows_per_statement(using)
+    found: list[tuple[str, int]] = []
+    for start in range(0, len(names), size):
+        part = rows.filter(name__in=names[start : start + size])
+        found += part.values_list("name", "port_id")
+    return sorted(found, key=itemgetter(1, 0))
 
 
 class Delivery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -99,9 +99,7 @@ class Write:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is stored."""
-        values = asdict(self)
-        del values["text"]
-        return values
+        return {name: getattr(self, name) for name in _STORED_OF_WRITE}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Write:
@@ -109,6 +107,8 @@ class Write:
         place = stored["place"]
         return cls(**{**stored, "place": place if isinstance(place, str) else PortName(*place)})
 
+
+_STORED_OF_WRITE = [field.name for field in fields(Write) if field.name != "text"]
 
 Verb = tuple[str, list[Any], dict[str, Any]]
 """What is done, with its arguments and options."""
@@ -146,8 +146,8 @@ class Effects:
 
     def as_json(self) -> dict[str, Any]:
         """Return the effects as they are stored."""
-        writes = [write.as_json() for write in self.writes]
-        return {**asdict(replace(self, writes=[])), "writes": writes}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "writes": [write.as_json() for write in self.writes]}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Effects:

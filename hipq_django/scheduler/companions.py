@@ -18,7 +18,7 @@ from hipq_django.domain.states import Phase
 from hipq_django.domain.waits import pause_after
 from hipq_django.models import Worker
 from hipq_django.transitions.outcomes import followers
-from hipq_django.transitions.values import Claim, Persisted, Result
+from hipq_django.transitions.values import Claim, Persisted, Result, tell_of_written
 
 PART = 250
 """How many claims are prepared before their threads may start."""
@@ -257,7 +257,12 @@ def persist(
     persisted = persist_jobs([r for r in results if r.claim.extra is None], worker, now)
     for kind, companion in registered.items():
         part = [result for result in own if result.claim.snapshot.job_type.kind == kind]
-        if part:
+        if not part:
+            continue
+        try:
             persisted = persisted.joined(companion.write(part, worker, now, persist_jobs))
+        except Exception as error:
+            tell_of_written(persisted, error)
+            raise
     _stirs.written += 1
     return persisted

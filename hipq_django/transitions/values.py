@@ -250,6 +250,14 @@ class PartlyWrittenError(Exception):
         self.cause = cause
 
 
+def tell_of_written(persisted: Persisted, error: Exception) -> None:
+    """Raise `PartlyWrittenError` if some results are committed before the error of the others."""
+    if isinstance(error, PartlyWrittenError):
+        persisted, error = persisted.joined(error.persisted), error.cause
+    if persisted.written or persisted.lost:
+        raise PartlyWrittenError(persisted, error) from error
+
+
 def refused(result: Result, error: Exception) -> Result:
     """Return the result of a job whose own result the database refuses."""
     claim = result.claim

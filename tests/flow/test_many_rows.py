@@ -57,6 +57,13 @@ def test_a_tree_is_terminated_and_deleted(tree: flow.Node) -> None:
     assert not NodePort.objects.exists()
 
 
+def test_a_tree_is_deleted_of_which_somebody_is_told(tree: flow.Node) -> None:
+    flow.start("flow.widget", run=False, inputs={"a": {"channels": ["/flow"]}})
+    tree.terminate(recursive=True, force=True)
+
+    assert tree.delete()
+
+
 def test_a_doomed_tree_is_deleted_by_a_worker(tree: flow.Node) -> None:
     tree.terminate(delete=True, force=True)
     testing.drain()

@@ -397,7 +397,13 @@ class Node(NodeRow):
 
     def child(self, name: str) -> Node | None:
         """Return the child of a name, or None."""
-        return self.children.get(str(name))
+        nodes, name = Node.objects.using(self.using), str(name)
+        if "\0" in name:  # which PostgreSQL would refuse
+            return None
+        row = nodes.filter(parent__in=nodes.row_of(self), name=name).first()
+        if row is None and not self.exists():
+            raise deleted(self)
+        return row and read_by(self.of_run, row)
 
     @property
     def children(self) -> dict[str, Node]:

@@ -123,8 +123,11 @@ def _was_away(error: Error, claim: Claim) -> bool:
 
 
 def _run_requeued(run: Run) -> None:
-    """Force the node of a run that an operator has put into the queue once more."""
-    if run.claim.job.origin_id is not None and run.exists:
+    """Force the node of a run that an operator has put into the queue once more.
+
+    Not for a shutdown: a node that was ended on purpose stays as it is.
+    """
+    if run.claim.job.origin_id is not None and run.exists and not run.is_shutdown:
         force(run.node, force=True)
 
 

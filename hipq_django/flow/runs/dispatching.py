@@ -208,12 +208,14 @@ def _run(
     """
     able = [w for w in woken if _may_run(w.node)]
     live = [w for w in able if w.job is not None and w.job.state != JobState.FINAL]
+    busy = {w.node.pk for w in live}
     again = {w.node.pk for w in live if not _hasten(w, using, now)}
     fail_ended([w.node for w in woken if w.job is not None and w.job.is_final], using, now)
     idle = [w for w in able if w.node.job_id is None and _may_run(w.node)]
     deleted = [pk for pk, node in wakes.items() if node not in again]
     running = _enqueue(idle, deleted, config, using, now)
-    _keep_for_later([w for w in woken if w not in live and w.node.pk not in running], using, now)
+    left = [w for w in woken if w.node.pk not in busy and w.node.pk not in running]
+    _keep_for_later(left, using, now)
     others = {w.node.pk for w in woken if w.wanted.now} - running
     if others:
         rows = Node.objects.using(using).filter(ids_in("pk", others))

@@ -60,6 +60,7 @@ from hipq_django.transitions.values import (
     Waits,
     WaitsFor,
     refused,
+    tell_of_written,
 )
 
 LOCK_PAUSE = 0.02
@@ -99,9 +100,9 @@ def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Per
     alone = [r for r in results if _is_ended_alone(r)]
     together = [r for r in results if not _is_ended_alone(r)]
     persisted = _write_together(together, worker, now, persist) if len(together) > 1 else None
-    if persisted is not None:
-        return persisted.joined(_write_each(alone, worker, now, persist))
-    return _write_each([*together, *alone], worker, now, persist)
+    if persisted is None:
+        persisted, alone = Persisted([], [], []), [*together, *alone]
+    return _write_each(alone, persisted, worker, now, persist)
 
 
 def _write_together(
@@ -124,13 +125,18 @@ def _write_together(
 
 
 def _write_each(
-    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+    results: Sequence[Result],
+    persisted: Persisted,
+    worker: Worker,
+    now: datetime,
+    persist: Persist,
 ) -> Persisted:
     """Write each result by itself, in a random order so that each has its turn.
 
-    Not for long: if others have locked a table, each result would wait for it.
+    Not for long: if others have locked a table, each result would wait for it. Return these and
+    what was `persisted` before; if the database fails, raise as `tell_of_written` does.
     """
-    persisted, waits = Persisted([], [], []), 0
+    waits = 0
     left = random.sample(results, len(results))
     while left and waits < MAX_WAITS:
         result = left.pop()
@@ -138,6 +144,7 @@ def _write_each(
             persisted = persisted.joined(_write_alone(result, worker, now, persist))
         except DatabaseError as error:
             if not is_locked_out(error):
+                tell_of_written(persisted, error)
                 raise
             waits += 1
             left.insert(0, result)
@@ -210,16 +217,15 @@ def end_now(run: Run) -> None:
     claim, using = run.claim, run.using
     worker = Worker.objects.using(using).get(pk=claim.snapshot.worker_id or 0)
     patience = time.monotonic() + LOCK_SECONDS
-    with run.marked_unless_it_raises():
-        while (persisted := _try_to_end(run, worker)).locked:
-            if time.monotonic() > patience:
-                raise Snooze(1)
-            time.sleep(LOCK_PAUSE)
-        if persisted.lost or not Job.objects.using(using).final().filter(pk=claim.id).exists():
-            raise StaleAttemptError(
-                f"finishing: {claim.job}, the run of {run.node}, is over, or was answered "
-                "meanwhile; what the block has written is undone. End the run."
-            )
+    while (persisted := _try_to_end(run, worker)).locked:
+        if time.monotonic() > patience:
+            raise Snooze(1)
+        time.sleep(LOCK_PAUSE)
+    if persisted.lost or not Job.objects.using(using).final().filter(pk=claim.id).exists():
+        raise StaleAttemptError(
+            f"finishing: {claim.job}, the run of {run.node}, is over, or was answered "
+            "meanwhile; what the block has written is undone. End the run."
+        )
 
 
 def _try_to_end(run: Run, worker: Worker) -> Persisted:
@@ -257,11 +263,12 @@ def _leave_out_gone(run: Run) -> bool:
 
     Else somebody has only locked one, and may leave it.
     """
-    taken = run.done.taken
+    taken = run.everything().taken
     there = Message.objects.using(run.using).filter(ids_in("pk", taken))
     left = set(there.values_list("pk", flat=True))
-    run.done.taken = [pk for pk in taken if pk in left]
-    return len(run.done.taken) < len(taken)
+    for effects in (run.done, run.doing):
+        effects.taken = [pk for pk in effects.taken if pk in left]
+    return len(left) < len(set(taken))
 
 
 def _write(
@@ -304,7 +311,8 @@ def _locked_nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
 
 
 def _node_of(result: Result) -> int:
-    return int(result.claim.job.job_data["node"])
+    run: Run = result.claim.extra
+    return run.node_id
 
 
 def _nodes_to_lock(result: Result) -> set[int]:
@@ -346,16 +354,13 @@ def _effects_of(end: _Ended) -> Effects | None:
         return Effects()
     if isinstance(end.result, Succeeded) and not end.is_final:
         return None  # an answer overtook it, although it did not wait: the answer's run begins
-    if isinstance(end.result, Succeeded):
-        run.mark()
-    return run.done
+    return run.everything() if isinstance(end.result, Succeeded) else run.done
 
 
 def _keep_pending(end: _Ended, using: str) -> None:
     """Keep what a run has done that waits for its answer, and which wakes it knew of."""
     run = end.run
-    run.mark()
-    pending = {"effects": run.done.as_json(), "wakes": run.wakes_seen}
+    pending = {"effects": run.everything().as_json(), "wakes": run.wakes_seen}
     values = {"pending": pending, "ran_time": _ran_time(end)}
     Node.objects.using(using).filter(pk=end.node.pk).update(**values)
 

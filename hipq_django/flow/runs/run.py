@@ -83,11 +83,16 @@ class Run:
     """What its node is to be afterwards, if the code says so."""
     entry: Entry | None = None
     """What it has read and written since the last entry of the log; None: nobody asks."""
+    in_flight: list[int] | None = None
+    """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
     read_before: Sequence[int] = ()
     """The ids of the messages that it read before it waited for its answer: they lie there yet."""
 
     def __init__(self, claim: Claim, node: Node | None) -> None:
         self.claim = claim
+        data = claim.job.job_data  # read before the code, which may take its own out of it
+        self.node_id, self.is_shutdown = int(data["node"]), bool(data.get("shutdown"))
+        """Its node, and whether it was made for the node's end."""
         self._node = node
         self.wakes_seen = node.wakes if node else 0
         """How often the node had been woken when its messages were read."""
@@ -97,8 +102,6 @@ class Run:
         self.volume = Volume()
         self.end: Callable[[], None] = _nothing
         """Ends the run at once, in the open transaction; set by what calls its code."""
-        self.in_flight: list[int] | None = None
-        """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
@@ -122,11 +125,6 @@ class Run:
     def is_stale(self) -> bool:
         """Whether the node is gone, or has another run."""
         return self._node is None or self._node.job_id != self.claim.id
-
-    @property
-    def is_shutdown(self) -> bool:
-        """Whether this run was made for the node's end."""
-        return bool(self.claim.job.job_data.get("shutdown"))
 
     @property
     def has_started(self) -> bool:
@@ -198,6 +196,14 @@ class Run:
         self._doing = Effects()
         self.in_flight = None
 
+    def everything(self) -> Effects:
+        """Return what was done so far; without a mark, so that it may still come to nothing.
+
+        The end of a run that cannot be written becomes a failure, of which only marks count.
+        """
+        self.log_data()
+        return Effects().joined(self.done).joined(self.doing)
+
     def forget(self) -> None:
         """Let nothing count of what was done."""
         self.done, self._doing = Effects(), Effects()
@@ -212,16 +218,6 @@ class Run:
         self.read_before = tuple(effects.taken)
         for unread in self.unread.values():
             unread.pass_over(self.read_before)
-
-    @contextmanager
-    def marked_unless_it_raises(self) -> Iterator[None]:
-        """Let the marks that are set in the block not count if it raises."""
-        before = Effects().joined(self.done), self._doing, self.in_flight
-        try:
-            yield
-        except BaseException:
-            self.done, self._doing, self.in_flight = before
-            raise
 
     @contextmanager
     def one_tuple(self) -> Iterator[None]:

@@ -151,6 +151,22 @@ def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> Non
     assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
 
 
+def test_a_shutdown_that_is_requeued_does_not_revive_its_node() -> None:
+    node = flow.start(Recorder)
+    assert node.lock(3_600)
+    testing.drain()
+    node.terminate()
+    testing.drain()
+    job = hipq.cancel(Job.objects.live().get())
+    testing.drain()
+    assert node.status == "terminated"
+
+    hipq.requeue(job)
+    testing.drain()
+
+    assert (Recorder.calls, node.status) == ([], "terminated")
+
+
 def test_a_run_that_is_tried_again_with_its_answer_waits_for_the_lock() -> None:
     node = flow.start(CannotTakeItsAnswer, data={"number": [1]})
     testing.drain()

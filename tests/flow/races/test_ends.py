@@ -1,10 +1,12 @@
 """What the ends of runs decide, one connection at a time: on both databases."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry as AdminLogEntry
 from django.db import DatabaseError, OperationalError, connection, transaction
 
 import hipq_django as hipq
@@ -58,6 +60,77 @@ def test_an_end_that_did_not_get_through_is_written_again_with_all_that_the_run_
     assert node.status == "completed"
     assert list(node.outputs["out"]) == [2, 4]
     assert node.inputs["number"].size == 0
+
+
+def test_an_end_that_cannot_be_written_at_all_leaves_what_was_read(worker: FlowWorker) -> None:
+    """It becomes a failure, of which only marks count; the code set none after the message."""
+    node = flow.start(Asks, data={"question": ["one"]})
+    worker.run_pass()
+    worker.execute()
+
+    def fail(run: Any, sql: str, params: Any, *rest: Any) -> Any:
+        if "UPDATE" in sql and '"pending"' in sql and "effects" in str(params):
+            raise RuntimeError("no database error at all")
+        return run(sql, params, *rest)
+
+    with connection.execute_wrapper(fail):
+        worker.save()
+
+    assert node.status == "failed"
+    assert node.inputs["question"].peek(2) == ["one"]
+
+
+def test_ends_that_are_committed_before_an_outage_are_told_as_written(
+    worker: FlowWorker, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.perform = lambda run: run.enqueue("echo") and None
+    for _ in range(2):
+        flow.start("t.scripted", data={"item": [1]})
+    worker.run_pass()
+    worker.execute()
+    writes = []
+
+    def fail(run: Any, sql: str, *rest: Any) -> Any:
+        if "UPDATE hipq_flow_node" in sql:
+            writes.append(sql)
+            if len(writes) == 2:
+                raise OperationalError("server closed the connection")
+        return run(sql, *rest)
+
+    caplog.set_level(logging.INFO)
+    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
+        worker.save()
+    worker.save()
+
+    assert len(writes) > 1
+    assert "result_dropped" not in caplog.text
+    assert caplog.text.count("event=job_succeeded") == 2
+
+
+def test_a_block_whose_commit_is_refused_undoes_all(worker: FlowWorker, script: Script) -> None:
+    """A key of Django's is looked up at the commit."""
+
+    def perform(run: Any) -> None:
+        for user in run.each("item"):
+            run.out.write(user)
+            with run.finishing():
+                AdminLogEntry.objects.create(user_id=user, action_flag=1, object_repr="x")
+
+    script.perform = perform
+    node = flow.start("t.scripted", data={"item": [99_999]})
+    worker.run_until_idle()
+
+    assert node.status == "failed"
+    assert node.inputs["item"].peek(2) == [99_999]
+    assert node.outputs["out"].size == 0
+
+
+def test_code_may_take_its_own_data_out_of_the_jobs(script: Script, worker: FlowWorker) -> None:
+    script.perform = lambda run: run.job.job_data.pop("node") and None
+    node = flow.start("t.scripted", job={"data": {"region": "east"}})
+    worker.run_until_idle()
+
+    assert node.status == "completed"
 
 
 def test_what_comes_while_a_run_waits_for_its_answer_is_seen_after_it() -> None:
