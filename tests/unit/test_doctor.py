@@ -254,6 +254,7 @@ SICK: dict[str, Measured] = {
     "old_transaction warning": transaction(60),
     "old_transaction problem": transaction(900),
     "old_transaction problem, prepared": transaction(900, pid=""),
+    "locked_table problem": replace(WELL, has_locked_table=True, lockers=(7, 0)),
     "lock_wait problem": in_server(waits=(Wait(1, 5, (2, 3)),)),
     "lock_wait problem, prepared": in_server(waits=(Wait(1, 5, (0,)),)),
     "lock_wait problem, nobody any more": in_server(waits=(Wait(1, 5, ()),)),
