@@ -58,7 +58,7 @@ class QueueCounts:
         if self.throttle_limit < 1:
             return False
         return self.load >= self.throttle_limit or not fits(
-            Decimal(self.next_factor), Decimal(self.load), Decimal(self.throttle_limit)
+            *(Decimal(str(number)) for number in (self.next_factor, self.load, self.throttle_limit))
         )
 
     @property

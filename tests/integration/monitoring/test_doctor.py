@@ -203,6 +203,16 @@ def test_a_queue_is_full_if_its_next_job_does_not_fit() -> None:
     assert "4 of 5, and the next job needs 2; 2 jobs are due" in examined()[1]
 
 
+def test_a_queue_whose_next_job_just_fits_is_not_full() -> None:
+    WorkerFactory.create()
+    queue = Queue.objects.create(name="q", throttle_limit=1)
+    JobFactory.create(queue=queue, job_type__name="ask", state="running", throttle_factor="0.9")
+    due = {"throttle_factor": 0.1, "scheduled_run_time": long_ago(minutes=2)}
+    hipq.enqueue("ask", queue="q", **due)
+
+    assert found() == {"overdue": "queue q"}
+
+
 def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
     declare: Declare, settings: Settings
 ) -> None:
