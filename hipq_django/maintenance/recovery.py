@@ -56,11 +56,20 @@ def _time_out(overdue: JobQuerySet, using: str) -> int:
     with worker_transaction(using):
         jobs = list(locked(overdue, skip_locked=True))
         _name_workers(jobs, using)
-        harmless, late = _split(jobs, lambda job: job.prefetched or _has_sent_in_time(job))
+        harmless, late = _split(jobs, _is_harmless)
         errors = {job.pk: _timeout_text(job) for job in late}
         transitions.fail(late, Attempt.Kind.TIMED_OUT, errors, now, using)
         transitions.release_for_retry(harmless, _HARMLESS_TIMEOUT, now, using)
     return len(jobs)
+
+
+def _is_harmless(job: Job) -> bool:
+    """Whether a worker has claimed the job ahead and not started it, or its answer has come.
+
+    While it waits for its answer, a job may still be marked as claimed ahead; it has no phase then.
+    """
+    is_ahead = job.prefetched and job.phase != Phase.NONE
+    return is_ahead or _has_sent_in_time(job)
 
 
 def has_overdue(config: InstanceSettings) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.db import transaction
+from django.test import Client, RequestFactory
 
 import hipq_django as hipq
+from hipq_django.engines.sql import SqlEngine
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.models import Answer, Attempt, Job
 from tests.declaring import Declare, noting
@@ -323,3 +326,25 @@ def test_an_error_while_the_job_waits_for_its_retry_replaces_what_was_guessed(
     assert answer.status == "accepted"
     assert (job.state, job.error) == ("retry", "no such card")
     assert [a.error for a in job.attempts.all()] == ["no such card"]
+
+
+def test_a_callback_whose_job_got_another_key_meanwhile_is_stored(
+    monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    """The handler has set it while the callback waited for the database."""
+    job = asked()
+    read = SqlEngine.type_and_key_of
+
+    def read_before(*args: Any) -> Any:
+        found = read(*args)
+        Job.objects.filter(pk=job.pk).update(job_key="bank-77")
+        return found
+
+    monkeypatch.setattr(SqlEngine, "type_and_key_of", read_before)
+    request = RequestFactory().get("/")
+    url = urlsplit(hipq.callback_url(job, request=request)).path
+    reply = client.post(url, {"response": 1}, "application/json")
+
+    assert (reply.status_code, reply.json()) == (200, {"status": "accepted"})
+    job.refresh_from_db()
+    assert (job.job_key, job.result) == ("bank-77", 1)

@@ -54,6 +54,25 @@ def test_a_job_is_not_timed_out_before_its_deadline(charge: JobTypeSpec, frozen_
     assert job.state == "running"
 
 
+@pytest.mark.parametrize("waits", [hipq.WAIT, hipq.WAIT_FOR("front")], ids=["one", "parts"])
+def test_a_job_that_was_claimed_ahead_and_waits_for_its_answer_times_out(
+    waits: Any, declare: Declare, frozen_time: Any
+) -> None:
+    """Otherwise its request would be sent again at each timeout, whatever its policy says."""
+    charge = declare("charge", timeout=60)(lambda job: waits)
+    jobs = [charge.enqueue(job_key=key) for key in "ab"]
+    HandWorker(threads=1, ahead=1).work()
+    assert Job.objects.filter(prefetched=True, phase="NONE").exists()
+
+    frozen_time.shift(61)
+    recovery.time_out_overdue(get_instance())
+
+    for job in jobs:
+        job.refresh_from_db()
+        assert job.state == "error"
+        assert [attempt.kind for attempt in job.attempts.all()] == ["timed_out"]
+
+
 def test_a_silent_job_without_a_retry_handler_is_final(
     charge: JobTypeSpec, frozen_time: Any
 ) -> None:
