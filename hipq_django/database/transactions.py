@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import Error, connections, transaction
+from django.db import connections, transaction
 
 from hipq_django.conf.instances import longest_silence
 from hipq_django.exceptions import ConfigurationError
@@ -82,19 +82,15 @@ LOOK_SECONDS = 5
 def looks_only(using: str) -> Iterator[None]:
     """Let no statement of the block wait long for a lock: somebody may be looking for who has it.
 
-    It fails then, see `is_locked_out`.
+    It fails then, see `is_locked_out`. The block is one transaction, and the bound belongs to that:
+    behind a pooler others use the same session.
     """
-    connection = connections[using]
-    if connection.vendor != "postgresql":  # SQLite has its own bound
+    if connections[using].vendor != "postgresql":  # SQLite has its own, and may begin with its lock
         yield
         return
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET lock_timeout = '{LOOK_SECONDS}s'")
-    try:
+    with transaction.atomic(using=using):
+        bound_lock_waits(using, LOOK_SECONDS)
         yield
-    finally:
-        with suppress(Error), connection.cursor() as cursor:
-            cursor.execute("RESET lock_timeout")
 
 
 def _silence_milliseconds(using: str) -> int:

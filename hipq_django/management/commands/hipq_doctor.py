@@ -10,7 +10,6 @@ from typing import Any
 
 from django.template.defaultfilters import pluralize
 
-from hipq_django.database.transactions import looks_only
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.doctor import Finding, Level, examine
 
@@ -33,8 +32,7 @@ class Command(InstanceCommand):
 
     def run(self, options: dict[str, Any]) -> None:
         """Examine, print and exit."""
-        with looks_only(self.config.database):
-            findings = examine(self.config)
+        findings = examine(self.config)
         if options["json"]:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database.transactions import looks_only
 from hipq_django.monitoring.doctor.findings import Finding, Level
 from hipq_django.monitoring.doctor.measuring import measure
 from hipq_django.monitoring.doctor.rules import diagnose
@@ -21,7 +22,8 @@ def examine(config: InstanceSettings) -> list[Finding]:
     found = diagnose(measured)
     if measured.missing_migrations or measured.has_locked_table:
         return found
-    more = [finding for examiner in _examiners for finding in examiner(config)]
+    with looks_only(config.database):
+        more = [finding for examiner in _examiners for finding in examiner(config)]
     return sorted([*found, *more], key=lambda finding: finding.level != Level.PROBLEM)
 
 

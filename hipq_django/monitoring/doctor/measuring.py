@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.schema import missing_migrations
+from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import nearest
 from hipq_django.job_types.registry import find_declared, known_names
@@ -51,17 +53,17 @@ def measure(config: InstanceSettings) -> Measured:
     """
     using = config.database
     try:
-        return _measure(config, using)
+        with looks_only(using):
+            measured = _measure(config, using)
     except OperationalError as error:
         if not is_locked_out(error):
             raise
-        return Measured(
-            config.name,
-            using,
-            has_locked_table=True,
-            lockers=postgresql.lockers(using),
-            postgresql=postgresql.measure(using),
-        )
+        lockers = postgresql.lockers(using)
+        measured = Measured(config.name, using, has_locked_table=True, lockers=lockers)
+    if measured.missing_migrations or connections[using].vendor != "postgresql":
+        return measured
+    # Outside of the transaction: in one a pooler keeps to one session, and would not be seen.
+    return replace(measured, postgresql=postgresql.measure(using))
 
 
 def _measure(config: InstanceSettings, using: str) -> Measured:
@@ -87,7 +89,6 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
         tables=_tables(using),
         clock_offset_seconds=offset.total_seconds(),
-        postgresql=postgresql.measure(using) if vendor == "postgresql" else None,
         sqlite=sqlite.measure(using) if vendor == "sqlite" else None,
     )
 

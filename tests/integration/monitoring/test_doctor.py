@@ -578,6 +578,28 @@ def test_who_has_locked_a_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         assert cursor.fetchone() == ("0",)
 
 
+@postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("command", ["hipq_doctor", "hipq_status", "hipq_jobs explain 7"])
+def test_commands_that_look_leave_no_setting_in_a_session(command: str) -> None:
+    """Behind a pooler the next statement of somebody else may get that session."""
+    JobFactory.create(id=7, job_type__name="echo")
+    WorkerFactory.create()
+    settings = []
+
+    def note(run: Any, sql: str, *rest: Any) -> Any:
+        if "lock_timeout" in sql:
+            settings.append((sql, connection.in_atomic_block))
+        return run(sql, *rest)
+
+    with connection.execute_wrapper(note):
+        call_command(*command.split(), stdout=StringIO())
+
+    assert settings
+    assert all("set_config" in sql and in_block for sql, in_block in settings)
+    assert all(sql.endswith(", true)") for sql, _ in settings)
+
+
 def measured_server() -> PostgreSQL:
     server = measure(get_instance()).postgresql
     assert server is not None
