@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -17,3 +18,30 @@ class Reason:
 
     def __str__(self) -> str:
         return self.text
+
+
+# What keeps one job alone from starting, as it is noted at its queue, where others read it
+
+
+def cannot_start(pk: int, why: str) -> str:
+    """Say that nothing can start a job here."""
+    return f"job {pk} cannot start: {why}"
+
+
+def not_let_start(pk: int, why: str) -> str:
+    """Say that the database refuses the start of a job."""
+    return f"the database does not let job {pk} start: {why}"
+
+
+def left_alone(pk: int, why: str) -> str:
+    """Say that workers here leave a job to others."""
+    return f"job {pk}: {why}"
+
+
+_OF_ONE_JOB = re.compile(r"(?:the database does not let )?job (\d+)(?: cannot start| start)?: ")
+
+
+def concerns(problem: str, pk: int) -> bool:
+    """Return whether a problem of a queue keeps this job from starting, not only another one."""
+    of_one = _OF_ONE_JOB.match(problem)
+    return of_one is None or int(of_one[1]) == pk

@@ -272,9 +272,10 @@ class SqlEngine(Engine, ABC):
         same: Sequence[Any],
     ) -> list[SettledJob]:
         """Insert the answers of jobs that were settled."""
-        by_key = {message.job_key: message for message in messages}
         if len(messages) == 1:  # that of an attempt, whose job may have got another key meanwhile
             by_key = {key: messages[0] for _, key, _, _ in jobs}
+        else:
+            by_key = {message.job_key: message for message in messages}
         encode = self.dialect.encode_json
         rows = [
             (pk, key, attempt, by_key[key].message_id, encode(by_key[key].payload))

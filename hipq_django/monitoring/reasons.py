@@ -18,15 +18,16 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
 from hipq_django.domain import throttling
-from hipq_django.domain.reasons import Reason
+from hipq_django.domain.reasons import Reason, concerns
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest
 from hipq_django.job_types.registry import find_declared, known_names
-from hipq_django.models import Attempt, Job, JobType, Link, Worker
+from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
+from hipq_django.models.job_type import without_values_of
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
 from hipq_django.monitoring.commands import command
 
@@ -215,10 +216,11 @@ def _in_both(moment: datetime, zone: tzinfo) -> str:
 
 def _held(job: Job, now: datetime) -> Iterator[Reason]:
     queue = job.queue
-    if job.scheduled_run_time <= now and _is_blocked(job):
+    problem, is_due = queue.throttler_problem, job.scheduled_run_time <= now
+    if is_due and problem != NONE and concerns(problem, job.pk):
         # As workers saw it; throttlers that fail or hang are not asked once more.
         text = _("The queue is blocked, because %(error)s")
-        yield Reason("throttler_error", text % {"error": queue.throttler_problem})
+        yield Reason("throttler_error", text % {"error": problem})
         return
     running: list[throttling.RunningJob] = []
     try:
@@ -238,13 +240,6 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         yield Reason("throttler", _verdict(verdict, _masked(verdict.reason, job, running)))
 
 
-def _is_blocked(job: Job) -> bool:
-    """Whether workers have noted what keeps the job, and not another one, from starting."""
-    problem = job.queue.throttler_problem
-    of_one = problem.startswith("job ") and " cannot start: " in problem
-    return problem != NONE and (not of_one or problem.startswith(f"job {job.pk} "))
-
-
 def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> str:
     if isinstance(verdict, throttling.Hold):
         return _("A throttler holds it: %(reason)s.") % {"reason": reason}
@@ -255,13 +250,7 @@ def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> s
 def _masked(text: str, job: Job, running: Sequence[throttling.RunningJob]) -> str:
     """A throttler may quote the job that it was asked about, and those that run."""
     text = job.masked_reason(str(text))
-    names = {other.job_type for other in running}
-    types = JobType.objects.using(job.using).filter(instance=job.queue.instance, name__in=names)
-    redactors = {row.name: row.redactor for row in types if row.redactor.fields}
-    for other in running:
-        if other.job_type in redactors:
-            text = redactors[other.job_type].knowing(other.job_data).mask_text(text)
-    return text
+    return without_values_of(running, text, job.queue.instance, job.using)
 
 
 def _in_line(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:

@@ -21,6 +21,7 @@ from hipq_django.database.errors import in_one_line, is_cut_off, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.reasons import cannot_start
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE
 from hipq_django.domain.suspects import is_suspect, was_lost
@@ -41,7 +42,8 @@ from hipq_django.domain.throttling import (
 from hipq_django.engines.values import FIRST, ClaimRequest, Which
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance.reranking import rank_ahead
-from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.models.job_type import without_values_of
 from hipq_django.scheduler.context import (
     PAGE_SIZE,
     Admitted,
@@ -336,7 +338,7 @@ class Admission:
             try:
                 opening = transitions.first_opening(job, self.now)
             except Exception as error:  # such as a time zone that this machine lacks
-                self._block(f"job {job.id} cannot start: {error_of(error)}")
+                self._block(cannot_start(job.id, error_of(error)))
                 continue
             if opening <= self.now:
                 open_now.append(job)
@@ -425,12 +427,7 @@ class Admission:
         """Mask a throttler's error, which may quote data of candidates and running jobs."""
         for job in (*asked, *self.admitted):
             problem = job.masked(problem)
-        names = {load.job_type for load in self.running}
-        types = JobType.objects.using(self.using).filter(instance=self.queue.instance)
-        redactors = {row.name: row.redactor for row in types.filter(name__in=names)}
-        for load in self.running:
-            problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
-        return problem
+        return without_values_of(self.running, problem, self.queue.instance, self.using)
 
     def _tell_throttlers(self, chosen: Sequence[Job]) -> bool:
         """Let throttlers record how many jobs start; return whether they could."""

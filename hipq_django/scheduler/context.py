@@ -17,6 +17,7 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.domain.reasons import left_alone, not_let_start
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import LastingLocks, pause_after
@@ -266,12 +267,11 @@ class SchedulerContext:
 
     def leave(self, job: Job, reason: str) -> None:
         """Leave a job alone for a while, so that a worker of another release takes it up."""
-        self._refused.note(job.queue_id, job.id, f"job {job.id}: {reason}", steady())
+        self._refused.note(job.queue_id, job.id, left_alone(job.id, reason), steady())
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
         reason = job.masked(error_of(error)).partition("\n")[0]
-        problem = f"the database does not let job {job.id} start: {reason}"
-        self._refused.note(queue.id, job.id, problem, steady())
+        self._refused.note(queue.id, job.id, not_let_start(job.id, reason), steady())
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
         """Note suspects that are claimed now."""

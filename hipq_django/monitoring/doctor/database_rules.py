@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
 from hipq_django.monitoring.doctor.measurements import Measured, PostgreSQL, TableRows
@@ -160,28 +160,24 @@ def _transactions(measured: Measured) -> Iterator[Finding]:
 def _waits(measured: Measured) -> Iterator[Finding]:
     for found in measured.postgresql.waits if measured.postgresql else ():
         if found.seconds >= LONG_WAIT_SECONDS:
-            held_by = ", ".join(map(_holder, found.blockers)) or "nobody any more"
             yield problem(
                 "lock_wait",
                 f"database {measured.database}",
                 f"process {found.pid} has waited for a lock for {span(found.seconds)}; "
-                f"it is held by {held_by}.",
+                f"it is held by {_holders(found.blockers)}.",
                 "If it is a worker or a request that enqueues, it stands still.",
-                "See in pg_stat_activity, or pg_prepared_xacts, what it does; if needed, end it: "
-                f"{_how_to_end(found.blockers[0] if found.blockers else 'pid')}",
+                _look_and_end(found.blockers),
             )
 
 
 def locked_tables(measured: Measured) -> list[Finding]:
     """Return what is known where a table is locked, so that nothing else can be examined."""
-    held_by = ", ".join(map(_holder, measured.lockers)) or "nobody any more"
     locked = problem(
         "locked_table",
         f"database {measured.database}",
-        f"a table cannot be read; it is locked by {held_by}.",
+        f"a table cannot be read; it is locked by {_holders(measured.lockers)}.",
         "Nothing that needs it goes on, and nothing else was examined.",
-        "See in pg_stat_activity, or pg_prepared_xacts, what it does; if needed, end it: "
-        f"{_how_to_end(measured.lockers[0] if measured.lockers else 'pid')}",
+        _look_and_end(measured.lockers),
     )
     return [locked, *_waits(measured), *_transactions(measured)]
 
@@ -189,6 +185,18 @@ def locked_tables(measured: Measured) -> list[Finding]:
 def _holder(pid: int | str) -> str:
     """Name a session by its process; a prepared transaction has none."""
     return f"process {pid}" if pid else "a prepared transaction"
+
+
+def _holders(pids: Sequence[int]) -> str:
+    return ", ".join(map(_holder, pids)) or "nobody any more"
+
+
+def _look_and_end(pids: Sequence[int]) -> str:
+    first = pids[0] if pids else "pid"
+    return (
+        "See in pg_stat_activity, or pg_prepared_xacts, what it does; if needed, end it: "
+        f"{_how_to_end(first)}"
+    )
 
 
 def _how_to_end(pid: int | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,6 +12,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
+from hipq_django.domain.reasons import cannot_start, left_alone, not_let_start
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
 from tests.factories import JobFactory, WorkerFactory
@@ -292,9 +294,10 @@ def test_a_throttler_that_fails_at_another_job_blocks_this_one(
     assert "KeyError: 'region'" in text(job)
 
 
-def test_a_job_that_cannot_start_blocks_no_other() -> None:
+@pytest.mark.parametrize("say", [cannot_start, not_let_start, left_alone])
+def test_a_job_that_cannot_start_blocks_no_other(say: Callable[[int, str], str]) -> None:
     first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
-    problem = f"job {first.pk} cannot start: too much"
+    problem = say(first.pk, "too much")
     Queue.objects.filter(pk=first.queue_id).update(throttler_problem=problem)
 
     assert codes(first) == ["throttler_error"]
