@@ -35,13 +35,6 @@ class IsValidCombination(Func):
         words = ", ".join(f"'{word}'" for word in self.shapes)
         return f"{shape} IN ({words})", params
 
-    def as_postgresql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
-    ) -> Any:
-        """Write the list as one value."""
-        shape, params = self._shape(compiler)
-        return f"{shape} = ANY ('{{{','.join(self.shapes)}}}'::text[])", params
-
     def _shape(self, compiler: SQLCompiler) -> tuple[str, list[Any]]:
         compiled = [compiler.compile(field) for field in self.get_source_expressions()]
         state, outcome, phase, error, worker = (sql for sql, _ in compiled)

@@ -40,6 +40,31 @@ ALTER TABLE hipq_job DROP CONSTRAINT hipq_job_ranges,
 
 -- next statement
 
+-- The check of the states is one of several columns, so its domain is one of rows.
+CREATE TYPE hipq_row_of_state AS (
+    state text, outcome text, phase text, has_error boolean, worker_id bigint, attempt integer
+)
+
+-- next statement
+
+CREATE DOMAIN hipq_state AS hipq_row_of_state CONSTRAINT hipq_job_fits_state CHECK (
+    (VALUE).state || '/' || (VALUE).outcome || '/' || (VALUE).phase
+        || CASE WHEN (VALUE).has_error THEN '/error' ELSE '' END
+        || CASE WHEN (VALUE).worker_id IS NULL THEN '' ELSE '/worker' END
+        = ANY ('{initial/NONE/NONE,running/NONE/NONE,running/NONE/request/worker,running/NONE/response/worker,error/NONE/NONE/error,error/NONE/decision/error/worker,retry/NONE/NONE/error,final/succeeded/NONE,final/failed/NONE/error,final/timed_out/NONE/error,final/cancelled/NONE,final/cancelled/NONE/error}'::text[])
+    AND ((VALUE).attempt = 0 OR NOT (VALUE).state = 'initial')
+)
+
+-- next statement
+
+ALTER TABLE hipq_job DROP CONSTRAINT hipq_job_fits_state,
+    ADD CONSTRAINT hipq_job_fits_state CHECK (
+        ROW(state, outcome, phase, error <> '"NONE"', worker_id, attempt)::hipq_state
+        IS DISTINCT FROM NULL
+    )
+
+-- next statement
+
 CREATE FUNCTION hipq_job_guard_7c345e39() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = format(
