@@ -17,6 +17,7 @@ from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
 from hipq_django.api.keys import (
     check_distinct,
+    go_on_waiting,
     holders,
     places_of,
     taken,
@@ -162,10 +163,11 @@ def _enqueue_one(
         except StaleJobTypeError:
             builder = builder.reading(get_job_type)
         except DuplicateJobKeyError as error:
-            if (on_conflict or builder.on_conflict(new.job_type)) == "return":
+            if (on_conflict or builder.on_conflict(new.job_type)) != "return":
+                raise
+            if go_on_waiting([error.job], builder.using):
                 error.job.conflict = True
                 return error.job
-            raise
 
 
 def _has_links(new: NewJob) -> bool:
@@ -271,6 +273,8 @@ def _find_holders_again(rows: Sequence[Job], builder: Builder) -> None:
 def _with_holders(rows: Sequence[Job], using: str) -> list[Job]:
     """Return the rows, and in the places of those whose keys are taken the jobs that have them."""
     by_place = holders(rows, using)
+    while not go_on_waiting(set(by_place.values()), using):
+        by_place = holders(rows, using)
     for holder in by_place.values():
         holder.conflict = True
     chosen: list[Job] = []

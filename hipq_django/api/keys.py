@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from django.db import IntegrityError
+from django.db import IntegrityError, connections
 
-from hipq_django.domain.states import NONE
+from hipq_django.database.locks import for_share
+from hipq_django.database.lookups import ids_in
+from hipq_django.domain.states import NONE, State
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.exceptions import DuplicateJobKeyError
 from hipq_django.models import Job
@@ -52,6 +54,19 @@ def holders(rows: Sequence[Job], using: str) -> dict[Place, Job]:
                 if place in wanted:
                     found[place] = job
     return found
+
+
+def go_on_waiting(found: Iterable[Job], using: str) -> bool:
+    """Return whether jobs that had not started when they were found have not started yet.
+
+    Inside a transaction none of them starts before its end: it would not see what that has written,
+    and there would be no other job that does. SQLite lets nobody else write until then.
+    """
+    waiting = [job.pk for job in found if job.state == State.INITIAL and job.waiting_key]
+    if not (waiting and connections[using].in_atomic_block):
+        return True
+    rows = Job.objects.using(using).holding("waiting").filter(ids_in("id", waiting))
+    return len(for_share(rows.order_by("pk").only("pk"))) == len(waiting)
 
 
 def live_with_key(key: str, job: Job, using: str) -> Job | None:

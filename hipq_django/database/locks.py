@@ -43,11 +43,24 @@ def for_key_share(rows: QuerySet[Any], *, skip_locked: bool = False) -> list[Any
 
     None of them can be deleted, or locked to be deleted, before the transaction ends.
     """
+    return _for_lock(rows, f"KEY SHARE OF {{}}{' SKIP LOCKED' if skip_locked else ''}")
+
+
+def for_share(rows: QuerySet[Any]) -> list[Any]:
+    """Return `rows` with a lock that others may have as well.
+
+    Nobody else changes one of them before the transaction ends.
+    """
+    return _for_lock(rows, "SHARE OF {}")
+
+
+def _for_lock(rows: QuerySet[Any], lock: str) -> list[Any]:
+    """Return `rows` with a lock that Django has no name for; without it where there is none."""
     if connections[rows.db].vendor != "postgresql":
         return list(rows)
     sql, params = rows.query.get_compiler(rows.db).as_sql()
-    lock = f"FOR KEY SHARE OF {rows.model._meta.db_table}{' SKIP LOCKED' if skip_locked else ''}"
-    return list(rows.model._default_manager.using(rows.db).raw(f"{sql} {lock}", params))
+    lock = lock.format(rows.model._meta.db_table)
+    return list(rows.model._default_manager.using(rows.db).raw(f"{sql} FOR {lock}", params))
 
 
 def takes_writers_together(using: str) -> bool:

@@ -115,6 +115,72 @@ def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(declare: Declare
         assert Job.objects.filter(job_data__shop=shop, state="initial").count() <= 1
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("many", [False, True])
+def test_a_waiting_job_that_is_returned_does_not_start_before_the_commit(
+    declare: Declare, session: Session, many: bool
+) -> None:
+    """Else it would not see what the transaction writes, and nothing would run after it."""
+    index = declare.task("index", unique="waiting")(lambda shop: shop)
+    first, worker = index.enqueue("berlin"), HandWorker()
+    session.begin()
+    [found] = session(partial(enqueue_again, index, many))
+
+    during = worker.run_pass()
+    session.commit()
+    after = worker.run_pass()
+
+    assert found == first
+    assert found.conflict
+    assert (during, after) == ([], [first])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("many", [False, True])
+def test_another_job_waits_if_the_one_that_was_found_starts_meanwhile(
+    declare: Declare, many: bool
+) -> None:
+    index = declare.task("index", unique="waiting")(lambda shop: shop)
+    first, worker, session = index.enqueue("berlin"), HandWorker(), Session()
+    started: list[list[Job]] = []
+
+    def start_the_first(run: Any, sql: str, *arguments: Any) -> Any:
+        found = run(sql, *arguments)
+        if '"waiting_key" IN' in sql and not started:
+            started.append(session(worker.run_pass))
+        return found
+
+    with transaction.atomic(), connection.execute_wrapper(start_the_first):
+        [second] = enqueue_again(index, many)
+
+    session.close()
+    assert started == [[first]]
+    assert not second.conflict
+    assert Job.objects.get(state="initial") == second
+
+
+@pytest.mark.postgres
+def test_two_that_are_given_the_same_waiting_jobs_do_not_wait_for_each_other(
+    declare: Declare, session: Session
+) -> None:
+    index = declare.task("index", unique="waiting")(lambda shop: shop)
+    berlin, paris = index.enqueue("berlin"), index.enqueue("paris")
+
+    session.begin()
+    session(partial(index.enqueue, "berlin"))
+    with transaction.atomic():
+        index.enqueue("paris")
+        both = session(partial(index.enqueue, "paris")), index.enqueue("berlin")
+
+    assert both == (paris, berlin)
+
+
+def enqueue_again(index: Any, many: bool) -> list[Job]:
+    if many:
+        return hipq.enqueue_many([index.new("berlin")], on_conflict="return")
+    return [index.enqueue("berlin")]
+
+
 def test_all_that_ask_for_the_job_of_a_key_get_the_same_one() -> None:
     """T6."""
     results = run_together(*[lambda: enqueue("return")] * THREADS)
