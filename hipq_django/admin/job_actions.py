@@ -12,6 +12,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.row_actions import Choice, RowActions, Verb
 from hipq_django.api import control, requeueing
+from hipq_django.dependencies.needs import verdicts
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.models import Job
@@ -58,6 +59,21 @@ def _was_requeued(job: Job) -> _StrOrPromise:
     return text % {"id": ids[0]}
 
 
+def _said_of_requeue(job: Job) -> str:
+    """Return what is to be known before a job is requeued."""
+    return " ".join(str(said) for said in (_was_requeued(job), _runs_without(job)) if said)
+
+
+def _runs_without(job: Job) -> _StrOrPromise:
+    """Return what a new job lacks that the old one was to follow."""
+    if not verdicts([job.pk], job.using)[job.pk].problem:
+        return ""
+    return _(
+        "Jobs that it was to follow did not succeed, or do not exist any more. It would run "
+        "without their results."
+    )
+
+
 def _becomes_final(job: Job) -> _StrOrPromise:
     """Return what cancelling does to the job itself."""
     if job.is_final:
@@ -95,7 +111,7 @@ VERBS = {
             among=_to_requeue,
             is_locked=True,
             is_dangerous=False,
-            warning=_was_requeued,
+            warning=_said_of_requeue,
             choice=Choice(
                 "dependents",
                 _("Also requeue all jobs that were cancelled because it did not succeed"),

@@ -19,12 +19,12 @@ from hipq_django import transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.enqueueing import announce_new
 from hipq_django.api.keys import holders, places_of, under_key
-from hipq_django.api.requeueing import copy_of_final, links_as_before
+from hipq_django.api.requeueing import copy_of_final, hold_again, link_again
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.database.twins import has_twin
-from hipq_django.dependencies.following import drop_needs, store
+from hipq_django.dependencies.following import drop_needs
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
@@ -165,8 +165,9 @@ def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
     skipped |= dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
     fresh = {pk: copy for pk, copy in copies.items() if pk not in skipped}
     with transaction.atomic(using=using):
+        links = hold_again(fresh, using)
         Job.objects.using(using).bulk_create(fresh.values())
-        store(links_as_before(fresh, {}, using), [], using)
+        link_again(links, fresh, {}, using)
     announce_new(list(fresh.values()), using)
     return skipped
 

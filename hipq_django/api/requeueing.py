@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from hipq_django.api.building import hold, new_job
 from hipq_django.api.control import read_row
@@ -45,8 +46,9 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
         return _requeue_with_dependents(origin)
     fresh = copy_of_final(origin)
     with transaction.atomic(using=fresh.using):
+        links = hold_again({origin.pk: fresh}, fresh.using)
         insert(fresh, fresh.using)
-        store(links_as_before({origin.pk: fresh}, {}, fresh.using), [], fresh.using)
+        link_again(links, {origin.pk: fresh}, {}, fresh.using)
         announce_new([fresh], fresh.using)
     return fresh
 
@@ -62,12 +64,14 @@ def _requeue_with_dependents(origin: Job) -> Job:
         for job in old:
             fresh = copy_of_final(job)
             fresh.batch_id = job.batch_id if job.batch_id in batches else None
-            if job is not origin:
+            if job is origin:
+                links = hold_again({job.pk: fresh}, using)
+            else:
                 hold(fresh)
+                links = list(_links([job.pk], using))
             insert(fresh, using)
             copies[job.pk] = fresh
-            held = [] if job is origin else [fresh.pk]
-            store(links_as_before({job.pk: fresh}, copies, using), held, using)
+            link_again(links, {job.pk: fresh}, copies, using)
         announce_new(list(copies.values()), using)
     return copies[origin.pk]
 
@@ -112,13 +116,42 @@ def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job
             yield job
 
 
-def links_as_before(fresh: dict[int, Job], copies: dict[int, Job], using: str) -> list[Link]:
-    """Return the links of new jobs, which are given by the ids of their origins.
+def hold_again(fresh: Mapping[int, Job], using: str) -> list[Any]:
+    """Hold those new jobs that follow what has not ended; return the links of their origins.
+
+    The jobs are given by the ids of their origins. What has ended already without success
+    does not end them once more: whoever requeues them knows of it.
+    """
+    live = Job.objects.using(using).live()
+    jobs, batches = (
+        live.filter(pk=OuterRef("needs_job")),
+        live.filter(batch=OuterRef("needs_batch")),
+    )
+    rows = _links(fresh, using).annotate(is_live=Exists(jobs) | Exists(batches))
+    links = list(rows.annotate(outcome=F("needs_job__outcome")))
+    for link in links:
+        if link.is_live:
+            if fresh[link.job_id].hold_time is None:
+                hold(fresh[link.job_id])
+        elif link.needs_job_id and link.outcome != Outcome.SUCCEEDED:
+            link.on = "final"
+    return links
+
+
+def _links(origins: Iterable[int], using: str) -> QuerySet[Any]:
+    """Return the links of final jobs to what they followed."""
+    links = Link.objects.using(using).filter(job__in=list(origins)).exclude(on=PART)
+    return links.order_by("pk")
+
+
+def link_again(
+    links: Iterable[Any], fresh: Mapping[int, Job], copies: Mapping[int, Job], using: str
+) -> None:
+    """Store links of new jobs, which are given by the ids of their origins, as these had them.
 
     They lead to what their origins followed, or to the new jobs that `copies` has for it.
     """
-    links = Link.objects.using(using).filter(job__in=list(fresh)).exclude(on=PART).order_by("pk")
-    return [
+    again = [
         Link(
             job=fresh[link.job_id],
             needs_job_id=copies[link.needs_job_id].pk
@@ -129,6 +162,7 @@ def links_as_before(fresh: dict[int, Job], copies: dict[int, Job], using: str) -
         )
         for link in links
     ]
+    store(again, [job.pk for job in fresh.values() if job.hold_time is not None], using)
 
 
 def copy_of_final(job: Job) -> Job:

@@ -173,6 +173,38 @@ def test_to_requeue_once_more_has_to_be_confirmed(client: Client, from_page: boo
     assert Job.objects.filter(origin=job).count() == 2
 
 
+@pytest.mark.parametrize("from_page", [True, False])
+def test_to_requeue_a_job_without_what_it_follows_has_to_be_confirmed(
+    client: Client, broken_chain: list[Job], from_page: bool
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    failed, job, _ = broken_chain
+    url = page_url(job, "requeue")
+
+    asked = client.post(url) if from_page else act(client, "requeue", job)
+
+    assert "It would run without their results." in asked.content.decode()
+    assert not Job.objects.filter(origin=job).exists()
+    if from_page:
+        press(client, "requeue", job)
+    else:
+        act(client, "requeue", job, confirmed="1")
+    assert Job.objects.get(origin=job).hold_time is None
+    assert "without their results" not in client.post(page_url(failed, "requeue")).content.decode()
+
+
+def test_a_job_that_waits_again_for_what_it_follows_is_requeued_without_a_question(
+    client: Client,
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    job = hipq.enqueue("echo", after=[hipq.enqueue("echo", delay=60)])
+    hipq.cancel(job)
+
+    client.post(page_url(job, "requeue"))
+
+    assert Job.objects.get(origin=job).hold_time is not None
+
+
 def test_the_list_says_what_a_job_was_requeued_as(admin_client: Client) -> None:
     job = job_in("final", outcome="failed", error="boom")
     again = [hipq.requeue(job) for _ in range(2)][-1]

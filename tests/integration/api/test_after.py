@@ -873,6 +873,87 @@ def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:
     assert sorted(ran) == [("b", ["A"]), ("c", ["A"])]
 
 
+def requeue_one(job: Job) -> Job:
+    return hipq.requeue(row(job))
+
+
+def requeue_with_dependents(job: Job) -> Job:
+    return hipq.requeue(row(job), dependents=True)
+
+
+def requeue_as_one_of_many(job: Job) -> Job:
+    assert hipq.requeue_many(Job.objects.filter(pk=job.pk)).done == 1
+    return row(job).successors.get()
+
+
+REQUEUES = [requeue_one, requeue_with_dependents, requeue_as_one_of_many]
+
+
+@pytest.mark.parametrize("requeue", REQUEUES)
+def test_a_job_that_is_requeued_while_what_it_follows_is_live_waits_for_that(
+    step: Any, requeue: Callable[[Job], Job]
+) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+    hipq.cancel(b)
+
+    again = requeue(b)
+    run_due_jobs()
+    assert ran == []
+    assert [reason.code for reason in hipq.explain(again)][-1] == "waits_for_jobs"
+
+    hipq.run_now(a)
+    run_due_jobs()
+    assert ran == [("a", []), ("b", ["A"])]
+
+
+def test_what_was_cancelled_with_a_held_job_follows_it_again(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b, _ = hipq.chain(step.using(after=[a]).new("b"), step.new("c"))
+    hipq.cancel(b)
+    run_due_jobs()
+
+    hipq.requeue(row(b), dependents=True)
+    run_due_jobs()
+    assert ran == []
+
+    hipq.run_now(a)
+    run_due_jobs()
+    assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
+
+
+@pytest.mark.parametrize("requeue", REQUEUES)
+def test_a_requeued_job_waits_for_the_live_although_others_have_failed(
+    step: Any, requeue: Callable[[Job], Job]
+) -> None:
+    """Who requeues it knows of the failure; it is not cancelled because of that once more."""
+    a, b = step.enqueue("a", fails=True), step.using(delay=60).enqueue("b")
+    c = step.using(after=[a, b]).enqueue("c")
+    run_due_jobs()
+    ran.clear()
+
+    again = requeue(c)
+    run_due_jobs()
+    assert (ran, outcomes(again)) == ([], ["NONE"])
+
+    hipq.run_now(b)
+    run_due_jobs()
+    assert ran == [("b", []), ("c", [None, "B"])]
+
+
+@pytest.mark.parametrize("requeue", REQUEUES)
+def test_a_requeued_job_waits_for_its_batch(step: Any, requeue: Callable[[Job], Job]) -> None:
+    with hipq.batch(then=step.new("then")) as batch:
+        member = batch.enqueue(step.using(delay=60).new("a"))
+    requeue(hipq.cancel(Job.objects.get(job_data__name="then")))
+    run_due_jobs()
+    assert ran == []
+
+    hipq.run_now(member)
+    run_due_jobs()
+    assert ran == [("a", []), ("then", ["A"])]
+
+
 def test_then_of_a_batch_that_is_requeued_has_the_results_of_the_batch(step: Any) -> None:
     with hipq.batch(then=step.new("then", fails=True)) as batch:
         batch.enqueue_many([step.new("a"), step.new("b")])
