@@ -97,7 +97,7 @@ class HipqBackend(BaseTaskBackend):
         return BoundJob(
             path, data, queue=task.queue_name, priority=FIRST_PRIORITY - task.priority,
             scheduled_run_time=after, timeout=task.timeout, throttle_factor=task.throttle_factor,
-            time_windows=task.time_windows,
+            time_windows=task.time_windows, instance=self.instance,
         )  # fmt: skip
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -590,11 +590,19 @@ def test_a_queue_that_hipq_cannot_have_is_refused(settings: Settings) -> None:
         tasks.tell.using(queue_name="My Mail")
 
 
-def test_an_instance_of_its_own(settings: Settings) -> None:
+@pytest.fixture
+def mailing(settings: Settings) -> Iterator[None]:
+    """Let the backend store its jobs in an instance of its own."""
     backend = "hipq_django.tasks_backend.HipqBackend"
     settings.HIPQ = {"default": {}, "mailing": {}}
     options = {"INSTANCE": "mailing"}
     settings.TASKS = {"default": {"BACKEND": backend, "OPTIONS": options}}
+    yield
+    registry.forget(registry.get_declared("mailing", "tests.testapp.tasks.add"))  # type: ignore[arg-type]  # it is there
+
+
+@pytest.mark.usefixtures("mailing")
+def test_an_instance_of_its_own() -> None:
     result = tasks.add.enqueue(1)
 
     assert job_of(result).queue.instance == "mailing"
@@ -602,7 +610,23 @@ def test_an_instance_of_its_own(settings: Settings) -> None:
     assert run_due_jobs(instance="mailing") == 1
     result.refresh()
     assert result.return_value == 1
-    registry.forget(registry.get_declared("mailing", "tests.testapp.tasks.add"))  # type: ignore[arg-type]  # it is there
+
+
+@pytest.mark.usefixtures("mailing")
+def test_new_of_a_task_with_an_instance_of_its_own_is_stored_in_no_other() -> None:
+    new = hipq.new(tasks.add, 1)
+    store: list[Callable[[], Any]] = [
+        lambda: hipq.enqueue_many([new]),
+        lambda: hipq.chain(new),
+        lambda: hipq.schedule("daily", new, hipq.Cron("0 3 * * *")),
+    ]
+    for verb in store:
+        with pytest.raises(hipq.HipqError, match="belongs to instance 'mailing'"):
+            verb()
+
+    [job] = hipq.enqueue_many([new], instance="mailing")
+    assert job.queue.instance == "mailing"
+    assert Job.objects.get() == job
 
 
 class OwnBackend(HipqBackend):
