@@ -14,10 +14,18 @@ from hipq_django.database import clock
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.validation import checked_name, id_from
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
 from hipq_django.signals import finished_of_kind, send
 from hipq_django.tasks_backend.configured import instance_of
-from hipq_django.tasks_backend.finding import KIND, check_options, declare, is_declared, task_at
+from hipq_django.tasks_backend.finding import (
+    KIND,
+    TaskOfDjango,
+    check_options,
+    declare,
+    is_declared,
+    task_at,
+)
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
 from hipq_django.tasks_backend.names import (
     BaseTaskBackend,
@@ -83,9 +91,7 @@ class HipqBackend(BaseTaskBackend):
         if task is not self._valid:  # it is frozen, and mostly the one of the call before
             self.validate_task(task)
             self._valid = task
-        path = task.module_path
-        if not is_declared(task, path, self.instance):
-            declare(_found(task, path), self.instance)
+        path = self.make_known(task)
         after = task.run_after
         if task.delay is not None:
             after = clock.now(get_instance(self.instance).database) + task.delay
@@ -100,6 +106,16 @@ class HipqBackend(BaseTaskBackend):
             time_windows=task.time_windows, instance=self.instance,
         )  # fmt: skip
 
+    def make_known(self, task: HipqTask) -> str:
+        """Let this process find the task by its path, which is returned, and by its aliases.
+
+        Raise `InvalidTask` where workers could not find it.
+        """
+        path = task.module_path
+        if not is_declared(task, path, self.instance):
+            declare(_found(task, path), self.instance)
+        return path
+
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
         """Return the result of a task by its id; raise `TaskResultDoesNotExist`."""
         job, pk = None, id_from(result_id)
@@ -113,7 +129,10 @@ class HipqBackend(BaseTaskBackend):
 
     def result_of(self, job: Job) -> TaskResult[Any, Any]:
         """Return the result of a task by its job, as that was read."""
-        return result_of(job, _task_or_none(job.job_type.name), self.alias, self.task_class)
+        path = job.job_type.name
+        known = get_declared(self.instance, path)  # also where that is an alias
+        task = known.task if isinstance(known, TaskOfDjango) else _task_or_none(path)
+        return result_of(job, task, self.alias, self.task_class)
 
     def check(self, **kwargs: Any) -> list[Any]:
         """Return nothing: `hipq_django.checks` looks at the setting TASKS."""

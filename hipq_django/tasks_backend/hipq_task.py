@@ -14,7 +14,7 @@ from hipq_django.domain.retries import RetryPolicy
 from hipq_django.domain.uniqueness import Scope
 from hipq_django.domain.windows import TimeWindow
 from hipq_django.tasks_backend import names
-from hipq_django.tasks_backend.names import Task
+from hipq_django.tasks_backend.names import Task, TaskResult
 
 OF_THE_CODE = ("retry", "unique", "aliases")
 """What the task at the path says, when a job runs; no single job can have others."""
@@ -65,6 +65,21 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
         elif run_after is not None:
             values |= {"run_after": run_after, "delay": None}
         return replace(self, **values)
+
+    def get_result(self, result_id: str) -> TaskResult[Any, Any]:
+        """Return a result of this task by its id; also one that was enqueued under an alias."""
+        self._make_aliases_known()
+        return Task.get_result(self, result_id)  # as slots are added, super() names another class
+
+    async def aget_result(self, result_id: str) -> TaskResult[Any, Any]:
+        """Do the same in async code."""
+        self._make_aliases_known()
+        return await Task.aget_result(self, result_id)
+
+    def _make_aliases_known(self) -> None:
+        if self.aliases:
+            backend: Any = self.get_backend()
+            backend.make_known(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

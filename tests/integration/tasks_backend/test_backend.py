@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
@@ -195,6 +196,7 @@ def test_a_result_can_be_read_without_its_function(monkeypatch: pytest.MonkeyPat
     result = tasks.tell.using(queue_name="mail", priority=5).enqueue({"a": 1})
     run_due_jobs()
     monkeypatch.delattr(tasks, "tell")
+    forget()
 
     found = task_backends["default"].get_result(result.id)
 
@@ -715,6 +717,30 @@ def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPat
     run_due_jobs()
 
     assert sorted(Job.objects.values_list("result", flat=True)) == ["moved new", "moved old"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_results_under_the_former_path_are_those_of_the_task_with_the_alias(
+    monkeypatch: pytest.MonkeyPatch, is_fresh: bool
+) -> None:
+    """Also in a process that has not enqueued it yet; else they are those of another task."""
+    before = tasks.tell.enqueue("old")
+    forget()
+    decorator: Any = task
+    moved = decorator(aliases=["tests.testapp.tasks.tell"])(_moved)
+    monkeypatch.setattr(tasks, "tell", None)
+    monkeypatch.setattr(tasks, "_moved", moved, raising=False)
+    moved.enqueue("new")
+    run_due_jobs()
+    if is_fresh:
+        forget()
+
+    result = moved.get_result(before.id)
+
+    assert result.task == moved
+    assert result.return_value == "moved old"
+    assert async_to_sync(moved.aget_result)(before.id) == result
 
 
 def _moved(value: str) -> str:
