@@ -36,16 +36,14 @@ PARTS = {
 
 
 def _has_live(batch: Batch, now: datetime) -> bool:
-    """Whether jobs of it are live, or one that is to follow their success."""
-    jobs = Job.objects.using(batch.using).live()
-    then = jobs.held().filter(needs__needs_batch=batch, needs__on="succeeded")
-    return jobs.filter(batch=batch).exists() or then.exists()
+    """Whether jobs of it are live, or the one that follows their success."""
+    jobs = Job.objects.using(batch.using)
+    return jobs.live().filter(batch=batch).exists() or jobs.then_of(batch).exists()
 
 
 def _with_live(batches: QuerySet[Any], now: datetime) -> QuerySet[Any]:
-    jobs, batch = Job.objects.using(batches.db).live(), OuterRef("pk")
-    then = jobs.held().filter(needs__needs_batch=batch, needs__on="succeeded")
-    return batches.filter(Exists(jobs.filter(batch=batch)) | Exists(then))
+    jobs, batch = Job.objects.using(batches.db), OuterRef("pk")
+    return batches.filter(Exists(jobs.live().filter(batch=batch)) | Exists(jobs.then_of(batch)))
 
 
 VERBS = {

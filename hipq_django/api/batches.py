@@ -199,8 +199,8 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     row = find_batch(batch, place, using)
     said = checked_reason(reason) or f"{row} was cancelled"
     cancelled = 0
-    then = Job.objects.using(using).held().filter(needs__needs_batch=row, needs__on="succeeded")
-    for rows in (then, Job.objects.using(using).live().filter(batch=row)):
+    jobs = Job.objects.using(using)
+    for rows in (jobs.then_of(row), jobs.live().filter(batch=row)):
         while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE]):
             cancelled += _cancel_page(ids, said, using)
     return cancelled

@@ -131,6 +131,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs that wait for others; written as in their index."""
         return self.filter(hold_time__isnull=False, state="initial")
 
+    def then_of(self, batch: Batch | models.OuterRef) -> JobQuerySet:
+        """The live `then` of a batch: held, or on its way since the batch has succeeded."""
+        return self.live().filter(needs__needs_batch=batch, needs__on="succeeded")
+
     def final(self) -> JobQuerySet:
         """Jobs that are finished for good."""
         return self.filter(state_in(State.FINAL))

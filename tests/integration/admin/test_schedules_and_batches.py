@@ -311,6 +311,23 @@ def test_cancelling_a_batch_has_to_be_confirmed(
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.parametrize("from_page", [True, False])
+def test_a_batch_of_which_only_then_is_left_is_cancelled(client: Client, from_page: bool) -> None:
+    log_in(client, "view_batch", "cancel_batch")
+    with hipq.batch(then=hipq.NewJob("ask")) as batch:
+        batch.enqueue(hipq.NewJob("echo"))
+    run_due_jobs()
+    then = Job.objects.live().get()
+
+    if from_page:
+        press(client, "cancel", batch)
+    else:
+        act(client, "cancel", batch, confirmed="1")
+
+    then.refresh_from_db()
+    assert then.outcome == "cancelled"
+
+
 def test_a_batch_that_has_ended_has_no_button(client: Client, batch: Batch) -> None:
     log_in(client, "view_batch", "cancel_batch")
     hipq.cancel_batch(batch)

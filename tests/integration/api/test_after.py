@@ -683,6 +683,22 @@ def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
         hipq.cancel_batch(batch.pk + 1)
 
 
+@pytest.mark.parametrize(("delay", "state"), [(60, "initial"), (0, "running")])
+def test_then_is_cancelled_with_its_batch_although_it_waits_for_no_job_any_more(
+    step: Any, delay: float, state: str
+) -> None:
+    with hipq.batch(then=hipq.NewJob("ask", delay=delay), always=step.new("always")) as batch:
+        batch.enqueue_many([step.new("a"), step.new("b")])
+    run_due_jobs()
+    then = Job.objects.live().get()
+    assert (then.state, then.hold_time) == (state, None)
+
+    assert hipq.cancel_batch(batch, "not wanted") == 1
+
+    assert (row(then).outcome, row(then).error) == ("cancelled", "not wanted")
+    assert Job.objects.get(job_data__name="always").outcome == "succeeded"
+
+
 @pytest.mark.parametrize("batch", ["7", 2**80, None])
 def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
     with pytest.raises(hipq.InvalidJobError, match="give a batch, or the id of one"):
