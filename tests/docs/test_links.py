@@ -39,6 +39,15 @@ def test_every_name_of_the_package_exists(document: Document) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=by_name)
+def test_what_a_document_declares_is_in_a_module_that_workers_import(document: Document) -> None:
+    """In others it would be declared where something imports them, and its jobs wait for ever."""
+    imported = {"hipq": "jobs.py", "flow": "flows.py"}
+    for block in document.blocks():
+        for package in re.findall(r"^@(hipq|flow)\.", block.text, re.MULTILINE):
+            assert not block.file or block.file.endswith(f"/{imported[package]}"), block.file
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=by_name)
 def test_every_row_of_a_table_has_a_cell_for_each_head(document: Document) -> None:
     for table in document.tables():
         assert {len(row) for row in table.rows} == {len(table.head)}
