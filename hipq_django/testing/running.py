@@ -199,16 +199,17 @@ class Session:
         if kind is None and self.runner.raised:
             raise _with_notes(self._verb, self.runner.raised)
 
-    def run_due(self) -> None:
+    def run_due(self, *, commit: bool = False) -> None:
         """Run what is due, and what becomes due by that; partners answer meanwhile.
 
-        Raise `NotDrainedError` where that does not end in time.
+        With `commit` also by what waits for the commit of the test's transaction. Raise
+        `NotDrainedError` where that does not end in time.
         """
         self.scheduler.forget_pauses()  # they are real time, which a test does not wait for
         self.runner.until = steady() + self._timeout
-        moved, found = self._move(), self._run_jobs()
+        moved, found = self._move(commit=commit), self._run_jobs()
         while (moved or found) and self.runner.left is None:
-            moved = self._move()
+            moved = self._move(commit=commit)
             found = bool(moved) and self._run_jobs()
         if self.runner.left is not None:
             raise self._not_drained(self.runner.left)
@@ -243,10 +244,14 @@ class Session:
             "continue_ranking": self._continue_ranking,
         }
 
-    def _move(self) -> int:
-        """Let partners answer, and do once what a worker does at intervals; return how much."""
+    def _move(self, *, commit: bool) -> int:
+        """Do what the commit would, where that is wanted, and once what a worker does at intervals.
+
+        Partners answer, too. Return how much was done.
+        """
+        called = call_what_waits_for_commit(self.config.database) if commit else 0
         answered = partners.answer_due(self.config)  # first, because some are early
-        return answered + sum(do() for do in self.duties.values())
+        return called + answered + sum(do() for do in self.duties.values())
 
     def _continue_ranking(self) -> int:
         """Do so unless the last probe has seen that there is nothing to rank."""
@@ -301,16 +306,12 @@ def run_due_jobs(
     notes, also if the job is to be tried again. An error that another system answered, a timeout
     and `Snooze` are not raised, for no code is wrong. With `raise_errors=False` the jobs just fail,
     as for a worker. With `commit=True` what waits for the commit of the test's transaction is
-    called before and after, signals for example. Raise `NotDrainedError` if jobs are still due
-    after `timeout` seconds of real time: one may enqueue itself without end.
+    called as well, signals for example, and the jobs that it enqueues run. Raise `NotDrainedError`
+    if jobs are still due after `timeout` seconds of real time: one may enqueue itself without end.
     """
     seconds = checked_timeout("run_due_jobs", timeout)
     with Session(queues, instance=instance, raise_errors=raise_errors, timeout=seconds) as session:
-        if commit:
-            call_what_waits_for_commit(session.config.database)
-        session.run_due()
-        if commit:
-            call_what_waits_for_commit(session.config.database)
+        session.run_due(commit=commit)
     return session.runner.ran
 
 
@@ -394,23 +395,25 @@ def told(job: Job) -> str:
     return " ".join(filter(None, [state, reasons, error]))
 
 
-def call_what_waits_for_commit(using: str, since: Callable[[], None] | None = None) -> None:
+def call_what_waits_for_commit(using: str, since: Callable[[], None] | None = None) -> int:
     """Call what the current transaction would call after its commit, which a test never makes.
 
     Only what came behind the callback `since`, if that waits there itself. What is called waits no
-    more.
+    more. Return how many were called.
     """
-    connection = connections[using]
+    connection, called = connections[using], 0
     while connection.in_atomic_block:
         waiting = connection.run_on_commit
         start = next((i for i, (_, call, *_) in enumerate(waiting, 1) if call is since), 0)
         connection.run_on_commit, last = waiting[:start], waiting[start:]
         if not last:
-            return
+            break
+        called += len(last)
         for entry in last:
             callback, is_robust = entry[1], any(entry[2:])
             with _logged(callback) if is_robust else nullcontext():
                 callback()
+    return called
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from hipq_django.database import clock
 from hipq_django.job_types.registry import forget, get_declared, known_names
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.scheduler import polling
+from hipq_django.signals import job_finished
 from hipq_django.testing import HipqTestCase
 from hipq_django.testing.running import Session
 from tests.conftest import ROOT
@@ -325,6 +326,37 @@ class SignalsTest(TestCase):
 
         testing.drain(commit=True)
         assert called == [1]
+
+    def test_what_is_enqueued_behind_a_commit_runs(self) -> None:
+        from django.db import transaction
+
+        after: list[int] = []
+
+        def enqueue_one_more(job: Job, **_: Any) -> None:
+            transaction.on_commit(lambda: after.append(job.job_data))
+            if job.job_data:
+                transaction.on_commit(lambda: hipq.enqueue("echo", job.job_data - 1))
+
+        job_finished.connect(enqueue_one_more)
+        self.addCleanup(job_finished.disconnect, enqueue_one_more)
+        transaction.on_commit(lambda: hipq.enqueue("echo", 2))
+
+        assert testing.drain(commit=True) == 3
+        assert after == [2, 1, 0]
+        assert not Job.objects.live().exists()
+
+    def test_jobs_that_enqueue_each_other_behind_commits_without_end_are_named(self) -> None:
+        from django.db import transaction
+
+        def enqueue_another(job: Job, **_: Any) -> None:
+            transaction.on_commit(lambda: hipq.enqueue("echo"))
+
+        job_finished.connect(enqueue_another)
+        self.addCleanup(job_finished.disconnect, enqueue_another)
+        hipq.enqueue("echo")
+
+        with pytest.raises(testing.NotDrainedError, match="the next one of type 'echo'"):
+            testing.drain(commit=True, timeout=0.2)
 
     def test_what_was_called_at_the_end_of_the_block_is_not_called_again(self) -> None:
         from django.db import transaction
