@@ -246,11 +246,11 @@ def create_following(
             builder.build(new, held=bool(follows and follows.is_held)) for new, follows in wanted
         ]
     if on_conflict == "return":
-        jobs = under_key(_insert_or_return, _find_holders_again, rows, builder)
+        jobs = under_key(_insert_or_return, rows, builder)
     else:
         check_distinct(rows, builder.verb)
         insert = partial(_insert_many, count=len(rows), by_key=True)
-        jobs = under_key(insert, _check_all_free, rows, builder)
+        jobs = under_key(insert, rows, builder, check_free=_check_all_free)
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
     found = [(job, *wanted[i]) for i, job in enumerate(jobs) if job is not rows[i]]
@@ -264,10 +264,6 @@ def _insert_or_return(rows: Sequence[Job], builder: Builder) -> list[Job]:
     fresh = [row for row, found in zip(rows, chosen, strict=True) if row is found]
     _insert_many(fresh, builder, len(fresh), by_key=True)
     return chosen
-
-
-def _find_holders_again(rows: Sequence[Job], builder: Builder) -> None:
-    """Do nothing: who was quicker to take a key is found by the next try."""
 
 
 def _with_holders(rows: Sequence[Job], using: str) -> list[Job]:
@@ -344,7 +340,7 @@ def insert(job: Job, using: str) -> None:
     if job.job_key == NONE and job.waiting_key is None and job.kept_key is None:
         engine_for(using).insert_one(job)
     else:
-        under_key(_insert_keyed, _check_free, job, using)
+        under_key(_insert_keyed, job, using, check_free=_check_free)
 
 
 def _insert_keyed(job: Job, using: str) -> None:

@@ -20,13 +20,19 @@ TRIES = 5
 Result = TypeVar("Result")
 
 
-def under_key(write: Callable[..., Result], check_free: Callable[..., None], *given: Any) -> Result:
-    """Return `write(*given)`; `check_free(*given)` raises if another job has its key."""
+def under_key(
+    write: Callable[..., Result], *given: Any, check_free: Callable[..., None] | None = None
+) -> Result:
+    """Return `write(*given)`, tried again where another has just taken a key.
+
+    `check_free(*given)` raises if a job has the key, where `write` does not look that up itself.
+    """
     for _ in range(TRIES - 1):
         try:
             return write(*given)
         except IntegrityError:
-            check_free(*given)
+            if check_free is not None:
+                check_free(*given)
             # The job that had the key has become final meanwhile, so the key is free again.
     return write(*given)
 

@@ -150,7 +150,7 @@ def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
     for pk in again.values_list("origin_id", flat=True):
         reasons.setdefault(pk or 0, "it was requeued already")
     origins = [job for job in page if job.pk not in reasons]
-    return reasons | under_key(_insert_copies, _pass, origins, using)
+    return reasons | under_key(_insert_copies, origins, using)
 
 
 def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
@@ -170,10 +170,6 @@ def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
         link_again(links, fresh, {}, using)
     announce_new(list(fresh.values()), using)
     return skipped
-
-
-def _pass(origins: Sequence[Job], using: str) -> None:
-    """Another process took a key first: look the keys up again."""
 
 
 def _with_taken_keys(copies: Mapping[int, Job], using: str) -> set[int]:

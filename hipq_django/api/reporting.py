@@ -195,7 +195,7 @@ def set_key(job: Job, job_key: str) -> bool:
         raise InvalidJobError(
             f"set_key: {job_key!r} names no job; give the key that answers will have."
         )
-    return under_key(_set_key, _check_free, job, key)
+    return under_key(_set_key, job, key, check_free=_check_free)
 
 
 def _set_key(job: Job, key: str) -> bool:

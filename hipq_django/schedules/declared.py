@@ -76,7 +76,7 @@ def _sync_one(
     values = values_of(spec) | {"job_type": get_job_type(config.name, declared.name)}
     create_or_change = partial(_create_or_change, is_newest=is_newest)
     with worker_transaction(config.database):
-        under_key(create_or_change, _look_again, config, name, values, _stored(values_of(spec)))
+        under_key(create_or_change, config, name, values, _stored(values_of(spec)))
 
 
 def _create_or_change(
@@ -112,10 +112,6 @@ def _anew(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict
     if not row.is_declared:  # made by hand: what its jobs were given is of another job type, say
         changed |= {"job_data": {}, "options": {}}
     return {n: v for n, v in changed.items() if getattr(row, n) != v}
-
-
-def _look_again(*_: object) -> None:
-    """Do nothing: what another worker has created is changed next."""
 
 
 def _stored(values: dict[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
         part = parts.pop()
         try:
             # Somebody may just be taking the key of a job.
-            under_key(_fire_in_savepoint, _look_again, part, now, using)
+            under_key(_fire_in_savepoint, part, now, using)
         except Exception as error:  # a row that cannot be read stops nobody else
             if isinstance(error, Error) and is_outage(error):
                 raise
@@ -197,10 +197,6 @@ def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) ->
 def _fire_in_savepoint(rows: Sequence[Schedule], now: datetime, using: str) -> None:
     with transaction.atomic(using=using):
         fire(rows, now, using)
-
-
-def _look_again(*_: object) -> None:
-    """Do nothing: who has the key is looked up again."""
 
 
 def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:

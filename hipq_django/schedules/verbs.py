@@ -59,7 +59,7 @@ def schedule(
     config = get_instance(instance)
     wanted = checked(name, new, instance) | values_of(spec_of(spec))
     with write_transaction(config.database):
-        return under_key(_create_or_edit, _look_again, name, wanted, instance)
+        return under_key(_create_or_edit, name, wanted, instance)
 
 
 @has_twin
@@ -119,7 +119,7 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
                 f"run_schedule: job {live[-1].pk} of schedule {name!r} is {live[-1].state}; wait "
                 f"for its end, or cancel it (overlap={row.overlap!r})."
             )
-        made = under_key(_make, _look_again, row, [now], KIND.MANUAL, now)
+        made = under_key(_make, row, [now], KIND.MANUAL, now)
         if not made.jobs:
             raise InvalidJobError(f"run_schedule: schedule {name!r}: {made.runs[0].reason}.")
         [job] = made.jobs
@@ -147,7 +147,7 @@ def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAU
                 "do it in parts."
             )
         left = _not_done(row, due)
-        made = under_key(_make, _look_again, row, left, KIND.BACKFILLED, now)
+        made = under_key(_make, row, left, KIND.BACKFILLED, now)
     return made.jobs
 
 
@@ -281,10 +281,6 @@ def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Sche
         return _create(name, wanted, instance)
     _edit(row, wanted)
     return row
-
-
-def _look_again(*_: object) -> None:
-    """Do nothing: what another has just created is found next."""
 
 
 def _create(name: str, wanted: Mapping[str, Any], instance: str) -> Schedule:
