@@ -14,8 +14,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from hipq_django.answers.cancelling import cancel_with_reason
 from hipq_django.api.building import Builder, stored_data
+from hipq_django.api.control import PAGE, cancel_page
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
@@ -29,8 +29,6 @@ from hipq_django.api.enqueueing import (
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.database.locks import locked
-from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import has_twin, naming_twin
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
@@ -42,8 +40,6 @@ from hipq_django.models import Batch, Job, Link
 from hipq_django.models.catalog import get_job_type
 
 MAX_BATCH_NAME_CHARS = 200
-PAGE = 300
-"""How many jobs are cancelled in one transaction."""
 
 
 @has_twin
@@ -202,20 +198,11 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     jobs = Job.objects.using(using)
     for rows in (jobs.then_of(row), jobs.live().filter(batch=row)):
         while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE]):
-            cancelled += _cancel_page(ids, said, using)
+            cancelled += cancel_page(ids, said, using)
     return cancelled
 
 
 acancel_batch = sync_to_async(cancel_batch)
-
-
-def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
-    """Cancel those of the jobs that are still live; return how many."""
-    page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
-    with write_transaction(using):
-        jobs = list(locked(page.order_by("pk")))
-        cancel_with_reason(jobs, reason, using)
-    return len(jobs)
 
 
 def _check_callbacks(*callbacks: NewJob | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -59,11 +60,17 @@ def _cancel_descendants(job: Job, reason: str) -> None:
         children = Job.objects.using(using).filter(parent__in=parents[:PAGE])
         ids = list(children.values_list("pk", flat=True))
         for start in range(0, len(ids), PAGE):
-            with write_transaction(using):
-                page = Job.objects.using(using).live().filter(pk__in=ids[start : start + PAGE])
-                rows = page.select_related("queue", "job_type").order_by("pk")
-                cancel_with_reason(list(locked(rows)), reason, using)
+            cancel_page(ids[start : start + PAGE], reason, using)
         parents = [*parents[PAGE:], *ids]
+
+
+def cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
+    """Cancel those of the jobs that are still live, in one transaction; return how many."""
+    page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
+    with write_transaction(using):
+        jobs = list(locked(page.order_by("pk")))
+        cancel_with_reason(jobs, reason, using)
+    return len(jobs)
 
 
 @verb

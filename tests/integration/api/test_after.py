@@ -17,7 +17,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.api import batches
+from hipq_django.api import batches, control
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
 from hipq_django.maintenance import recovery
@@ -710,7 +710,7 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
 ) -> None:
     with hipq.batch() as batch:
         batch.enqueue_many([step.using(delay=60).new(name) for name in "abcd"])
-    cancel_page = batches._cancel_page
+    cancel_page = control.cancel_page
 
     def end_first(ids: Any, *given: Any) -> int:
         monkeypatch.undo()
@@ -718,7 +718,7 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
         return cancel_page(ids, *given)
 
     monkeypatch.setattr(batches, "PAGE", 2)
-    monkeypatch.setattr(batches, "_cancel_page", end_first)
+    monkeypatch.setattr(batches, "cancel_page", end_first)
 
     assert hipq.cancel_batch(batch) == 2
     assert not batch.jobs.exclude(outcome="cancelled").exists()
