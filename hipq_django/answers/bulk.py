@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from hipq_django import events, transitions
 from hipq_django.answers import aggregation, arrival, effects, fast_path
 from hipq_django.database.locks import locked
-from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.database.lookups import in_parts
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, State
 from hipq_django.engines import engine_for
@@ -25,7 +25,6 @@ from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.models.job import JobQuerySet
 from hipq_django.transitions.updates import chunks
 
-T = TypeVar("T")
 Key = tuple[str, str]
 """The name of a job type and a key, or the id of a message."""
 
@@ -69,7 +68,7 @@ def _find_known(batch: Batch) -> None:
     names = {m.job_type: names_of(instance, m.job_type) for m in new}
     every = {name for some in names.values() for name in some}
     stored: dict[Key, Answer] = {}
-    for part in _parts(sorted({m.message_id for m in new}), batch.using):
+    for part in in_parts(sorted({m.message_id for m in new}), batch.using):
         rows = Answer.objects.using(batch.using).filter(
             instance=instance, job_type__in=every, message_id__in=part
         )
@@ -173,7 +172,7 @@ def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuery
     )
     for job_type in job_types:
         own = sorted(key for name, key in keys if name == job_type.name)
-        for part in _parts(own, batch.using):
+        for part in in_parts(own, batch.using):
             jobs = Job.objects.using(batch.using).filter(job_type=job_type, job_key__in=part)
             yield job_type, jobs.keyed()
 
@@ -181,17 +180,10 @@ def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuery
 def _answered(ids: Sequence[int], using: str) -> set[int]:
     """Return those of the jobs that have an answer in the inbox, whatever became of it."""
     found: set[int] = set()
-    for part in _parts(ids, using):
+    for part in in_parts(ids, using):
         answers = Answer.objects.using(using).filter(job__in=part).order_by()
         found |= set(answers.values_list("job_id", flat=True).distinct())
     return found
-
-
-def _parts(values: Sequence[T], using: str) -> Iterator[Sequence[T]]:
-    """Yield the values in parts that fit into a statement."""
-    size = max_rows_per_statement(using)
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
 
 
 def _act(accepted: Sequence[Answer], batch: Batch) -> None:

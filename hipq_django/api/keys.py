@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError, connections
 
 from hipq_django.database.locks import for_share
-from hipq_django.database.lookups import ids_in
+from hipq_django.database.lookups import ids_in, in_parts
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.exceptions import DuplicateJobKeyError
@@ -52,10 +52,9 @@ def holders(rows: Sequence[Job], using: str) -> dict[Place, Job]:
     wanted = {place for row in rows for place in places_of(row)}
     found: dict[Place, Job] = {}
     for scope, field in KEY_FIELDS.items():
-        keys = sorted({key for _, of, key in wanted if of == scope})
-        for start in range(0, len(keys), 300):
+        for keys in in_parts({key for _, of, key in wanted if of == scope}, using):
             jobs = Job.objects.using(using).holding(scope).select_related("queue", "job_type")
-            for job in jobs.filter(**{f"{field}__in": keys[start : start + 300]}):
+            for job in jobs.filter(**{f"{field}__in": keys}):
                 place = (job.job_type_id, scope, getattr(job, field))
                 if place in wanted:
                     found[place] = job

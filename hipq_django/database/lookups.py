@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connections
@@ -12,6 +13,8 @@ from django.db.models import F, Lookup, QuerySet, Subquery, TextChoices, TextFie
 from django.db.models.sql.compiler import SQLCompiler
 
 from hipq_django.domain.states import Outcome, State
+
+T = TypeVar("T")
 
 
 class _LiteralIn(Lookup):
@@ -121,7 +124,10 @@ def ids_in(column: str, ids: Iterable[int]) -> Lookup[Any]:
     return _IdsIn(F(column), sorted(set(ids)))
 
 
-def max_rows_per_statement(using: str) -> int:
-    """Return how many rows one statement may name by parameters."""
+def in_parts(values: Iterable[T], using: str) -> Iterator[list[T]]:
+    """Yield values in parts of as many as one statement may name by parameters."""
     limit = connections[using].features.max_query_params
-    return min(500, limit // 3) if limit else 500
+    size = min(500, limit // 3) if limit else 500
+    rest = iter(values)
+    while part := list(islice(rest, size)):
+        yield part

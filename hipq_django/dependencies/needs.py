@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
 
-from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.database.lookups import in_parts
 from hipq_django.domain.dependencies import PART, Need, Verdict, need_of_batch, need_of_job, verdict
 from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, Outcome, State
 from hipq_django.models import Batch, Job, Link
@@ -59,7 +59,7 @@ def needs_of_jobs(
     """
     found: dict[int, Need] = {}
     fields = ("create_time", "pk", "job_type__name", "state", "outcome")
-    for part in _parts(wanted, using):
+    for part in in_parts(wanted, using):
         rows = Job.objects.using(using).filter(pk__in=part, queue__instance=instance)
         for created, pk, *seen in rows.values_list(*fields):
             if wanted[pk] in (None, created):
@@ -70,7 +70,7 @@ def needs_of_jobs(
 def links_of(ids: Collection[int], using: str) -> set[tuple[int, int | None, str]]:
     """Return which jobs follow which, and how these have to end."""
     found: set[tuple[int, int | None, str]] = set()
-    for part in _parts(ids, using):
+    for part in in_parts(ids, using):
         links = Link.objects.using(using).filter(job__in=part)
         found.update(links.values_list("job_id", "needs_job_id", "on"))
     return found
@@ -108,7 +108,7 @@ class Dependents(NamedTuple):
 def dependents_of(ids: Collection[int], using: str) -> Dependents:
     """Return what waits for any of these jobs, or for their batches."""
     found: set[tuple[int, int, str]] = set()
-    for part in _parts(ids, using):
+    for part in in_parts(ids, using):
         links = Link.objects.using(using).filter(_WAITS).values_list("pk", "job_id", "on")
         batches = Job.objects.using(using).filter(pk__in=part, batch__isnull=False)
         of_batches = links.filter(needs_batch__in=batches.values("batch"))
@@ -142,9 +142,3 @@ def _members_in_order(rows: Any, batch: int | None, using: str) -> Iterator[Job]
     while page := list(jobs.filter(pk__gt=last)[:INPUTS_PAGE]):
         yield from page
         last = page[-1].pk
-
-
-def _parts(ids: Collection[int], using: str) -> Iterator[Sequence[int]]:
-    in_order, size = sorted(ids), max_rows_per_statement(using)
-    for start in range(0, len(in_order), size):
-        yield in_order[start : start + size]

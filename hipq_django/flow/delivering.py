@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hipq_django import events
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.database.lookups import ids_in, max_rows_per_statement
+from hipq_django.database.lookups import ids_in, in_parts
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import ancestors, is_of, wrong_type
@@ -179,11 +179,9 @@ def _listening(channels: Collection[str], instance: str, using: str) -> list[tup
     """Return the subscriptions to channels, and to those above them."""
     wanted = {path for channel in channels for path in ancestors(channel)}
     rows = Channel.objects.using(using).filter(port__direction="in", port__node__instance=instance)
-    names, size = sorted(wanted), max_rows_per_statement(using)
     found: list[tuple[str, int]] = []
-    for start in range(0, len(names), size):
-        part = rows.filter(name__in=names[start : start + size])
-        found += part.values_list("name", "port_id")
+    for names in in_parts(wanted, using):
+        found += rows.filter(name__in=names).values_list("name", "port_id")
     return sorted(found, key=itemgetter(1, 0))
 
 

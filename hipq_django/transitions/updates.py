@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Case, Model, Value, When
 
-from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.database.lookups import in_parts
 from hipq_django.domain.states import Phase
 from hipq_django.models import Job
 
@@ -25,9 +25,8 @@ def rows_of(using: str, ids: Sequence[int]) -> Any:
 
 def chunks(using: str, ids: Sequence[int]) -> Iterator[Any]:
     """Yield them in parts that fit into one statement."""
-    size = max_rows_per_statement(using)
-    for start in range(0, len(ids), size):
-        yield rows_of(using, ids[start : start + size])
+    for part in in_parts(ids, using):
+        yield rows_of(using, part)
 
 
 def update_each(using: str, changes: Mapping[int, Mapping[str, Any]], **same: Any) -> None:
