@@ -104,7 +104,7 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
     """
     if not isinstance(answers, Iterable):
-        raise _no_answer("receive_many", answers)
+        raise _no_answer(answers)
     messages = [_incoming(answer, instance) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
@@ -117,13 +117,13 @@ areceive_many = sync_to_async(receive_many)
 def _incoming(answer: object, instance: str) -> IncomingAnswer:
     if isinstance(answer, NewAnswer):
         return incoming_from(answer, instance)
-    raise _no_answer("receive_many", answer)
+    raise _no_answer(answer)
 
 
-def _no_answer(verb: str, given: object) -> InvalidAnswerError:
+def _no_answer(given: object) -> InvalidAnswerError:
     wanted = "[NewAnswer(job_type, job_key, response=…), …]"
     return InvalidAnswerError(
-        f"{verb}: an object of type {type(given).__name__} is given; give {wanted}."
+        f"receive_many: an object of type {type(given).__name__} is given; give {wanted}."
     )
 
 

@@ -50,9 +50,7 @@ def lock_early(jobs: Sequence[Job], now: datetime, using: str) -> Early:
     return Early([job for job in jobs if job.id not in left], sorted(mine))
 
 
-def take_early(
-    jobs: Sequence[Job], answers: Sequence[int], now: datetime, using: str
-) -> dict[int, Answer]:
+def take_early(jobs: Sequence[Job], answers: Sequence[int], using: str) -> dict[int, Answer]:
     """Accept the answers that came before the claim; return them by the job's id.
 
     `jobs` are locked and running, and of `answers` those that `lock_early` has found. Called inside

@@ -38,12 +38,12 @@ def first_for_key_share(rows: QuerySet[Any]) -> Any:
     return next(iter(for_key_share(rows[:1])), None)
 
 
-def for_key_share(rows: QuerySet[Any], *, skip_locked: bool = False) -> list[Any]:
+def for_key_share(rows: QuerySet[Any]) -> list[Any]:
     """Return `rows` with the weak lock of a foreign key, which others may have as well.
 
     None of them can be deleted, or locked to be deleted, before the transaction ends.
     """
-    return _for_lock(rows, f"KEY SHARE OF {{}}{' SKIP LOCKED' if skip_locked else ''}")
+    return _locked_for(rows, "KEY SHARE")
 
 
 def for_share(rows: QuerySet[Any]) -> list[Any]:
@@ -51,16 +51,16 @@ def for_share(rows: QuerySet[Any]) -> list[Any]:
 
     Nobody else changes one of them before the transaction ends.
     """
-    return _for_lock(rows, "SHARE OF {}")
+    return _locked_for(rows, "SHARE")
 
 
-def _for_lock(rows: QuerySet[Any], lock: str) -> list[Any]:
+def _locked_for(rows: QuerySet[Any], strength: str) -> list[Any]:
     """Return `rows` with a lock that Django has no name for; without it where there is none."""
     if connections[rows.db].vendor != "postgresql":
         return list(rows)
     sql, params = rows.query.get_compiler(rows.db).as_sql()
-    lock = lock.format(rows.model._meta.db_table)
-    return list(rows.model._default_manager.using(rows.db).raw(f"{sql} FOR {lock}", params))
+    lock = f"FOR {strength} OF {rows.model._meta.db_table}"
+    return list(rows.model._default_manager.using(rows.db).raw(f"{sql} {lock}", params))
 
 
 def takes_writers_together(using: str) -> bool:

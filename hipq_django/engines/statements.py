@@ -230,7 +230,7 @@ def claim_due(dialect: Dialect) -> ServerFunction:
     head = f"""
         SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
             WITH ORDINALITY AS q(id, low, high, turn)
-        CROSS JOIN LATERAL ({_head(dialect, "q.id", "q.low", "q.high")}
+        CROSS JOIN LATERAL ({_head("q.id", "q.low", "q.high")}
             {_UNLIMITED.format("q.id")}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j
         LIMIT %s"""
@@ -247,7 +247,7 @@ def claim_fitting(dialect: Dialect) -> ServerFunction:
     """
     head = f"""
         SELECT 1 AS turn, j.*, SUM(throttle_factor) OVER (ORDER BY rank, id) AS sum
-        FROM ({_head(dialect, "%s", "%s", "%s")}
+        FROM ({_head("%s", "%s", "%s")}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j"""
     room = f"""(
         SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
@@ -265,7 +265,7 @@ _HEAD_TYPES = ("bigint[]", "timestamptz", "integer")
 _CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint", "bigint")
 
 
-def _head(dialect: Dialect, queue: str, low: str, high: str) -> str:
+def _head(queue: str, low: str, high: str) -> str:
     due = _DUE.format(queue=queue, low=low, high=high)
     return f"""
         SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,

@@ -501,7 +501,7 @@ class Admission:
     ) -> Iterable[tuple[Job, Claim | None]]:
         """Claim jobs; return them with their claims, without one if an early answer settles it."""
         transitions.claim(jobs, self.context.worker, self.now, room=room)
-        answers = early.take_early(jobs, early_answers, self.now, self.using)
+        answers = early.take_early(jobs, early_answers, self.using)
         if not answers:  # as nearly always
             return zip(jobs, request_claims(jobs, steady()), strict=True)
         return [(job, self._claim_of(job, answers.get(job.id))) for job in jobs]

@@ -481,7 +481,7 @@ class BatchScheduler(SchedulerContext):
 
             def assign(jobs: Sequence[Job], room: int) -> list[Claim]:
                 transitions.assign(jobs, self.worker, now, room=room)
-                answers = early.take_early(jobs, early_answers, now, self.using)
+                answers = early.take_early(jobs, early_answers, self.using)
                 without = [job.id for job in jobs if job.id not in answers]
                 transitions.release(without, self.using, now)
                 return [response_claim(job, answers[job.id]) for job in jobs if job.id in answers]
