@@ -51,7 +51,7 @@ class Intake:
         messages = [message for each in received if (message := self._read(each)) is not None]
         self._store(messages)
 
-    def take_one(self, received: Received, waited: float = 0.0) -> None:
+    def take_one(self, received: Received, waited: float) -> None:
         """Read and store one message; if the database refuses it, keep it as malformed.
 
         It has been tried for so many seconds. Raise for what is not the message's fault.

@@ -80,9 +80,7 @@ def live_with_key(key: str, job: Job, using: str) -> Job | None:
     return jobs.holding("live").filter(job_type=job.job_type_id, job_key=key).first()
 
 
-def taken_by(
-    row: Job, holder: Job, scope: str, way_out: str, verb: str = ""
-) -> DuplicateJobKeyError:
+def taken_by(row: Job, holder: Job, scope: str, way_out: str, verb: str) -> DuplicateJobKeyError:
     """Return the error for a caller whose job would have a key which another job has."""
     what = {"live": "a live job", "waiting": "a job that waits", "kept": "a job"}[scope]
     said = f"{verb}: " if verb else ""

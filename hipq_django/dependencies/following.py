@@ -138,7 +138,7 @@ def check_stand_ins(
     found: Sequence[tuple[Job, NewJob, Following | None]],
     using: str,
     verb: str | None,
-    batch: Batch | None = None,
+    batch: Batch | None,
 ) -> None:
     """Raise `DuplicateJobKeyError` unless jobs are in the batch, and follow what new ones would.
 

@@ -213,7 +213,7 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
 
 
-def shown_text(text: str, redactor: Redactor | None = None) -> str:
+def shown_text(text: str, redactor: Redactor | None) -> str:
     """Return what may be stored, and read by people, of a text from a project's code."""
     return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
 

@@ -129,9 +129,7 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
     return message_with_text(value, port, most)[0]
 
 
-def message_with_text(
-    value: Any, port: PortOptions, most: int | None = None
-) -> tuple[Any, str, int]:
+def message_with_text(value: Any, port: PortOptions, most: int | None) -> tuple[Any, str, int]:
     """Return the same, its JSON as `json_with_text` makes it, and the bytes of that."""
     try:
         stored, text, size = json_with_text(value)

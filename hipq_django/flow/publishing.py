@@ -118,9 +118,7 @@ def announce_status(
         announce_heard(nodes, using, skip_locked=skip_locked)
 
 
-def announce_heard(
-    nodes: Iterable[tuple[Node, str]], using: str, *, skip_locked: bool = False
-) -> None:
+def announce_heard(nodes: Iterable[tuple[Node, str]], using: str, *, skip_locked: bool) -> None:
     """Do the same where somebody listens."""
     said: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for node, status in nodes:

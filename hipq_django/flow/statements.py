@@ -471,7 +471,7 @@ def insert_wakes(
     instance: str,
     now: datetime,
     using: str,
-    messages: Sequence[NewMessage] = (),
+    messages: Sequence[NewMessage],
 ) -> set[int]:
     """Store a wake for each node; return the queues whose workers are to be woken.
 

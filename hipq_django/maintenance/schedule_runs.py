@@ -27,9 +27,7 @@ MERGED = "they were pruned"
 KIND = ScheduleRun.Kind
 
 
-def prune_runs(
-    config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
-) -> int:
+def prune_runs(config: InstanceSettings, *, days: float | None, dry_run: bool) -> int:
     """Delete runs past their retention, or older than `days`; return how many, or would be."""
     pruned = 0
     for row, before in _with_old_runs(config, days):

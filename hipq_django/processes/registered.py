@@ -109,7 +109,7 @@ class RegisteredProcess(ABC):
             **self._row,
         )
 
-    def _ensure_registered(self, *, after_outage: bool = False) -> None:
+    def _ensure_registered(self, *, after_outage: bool) -> None:
         """After a long silence, or an outage, claim nothing before a beat is written.
 
         A process that was stopped, or cut off, may have been declared lost; it goes on as a new

@@ -137,7 +137,7 @@ def _types_of(ids: Sequence[int], using: str) -> QuerySet[JobType]:
 
 
 def fire_page(
-    config: InstanceSettings, now: datetime, left: Collection[int] = ()
+    config: InstanceSettings, now: datetime, left: Collection[int]
 ) -> tuple[int, list[int]]:
     """Fire the first due schedules that nobody else is firing, but for those `left` alone.
 

@@ -206,7 +206,7 @@ def _bodies(known: Partner) -> list[tuple[str | None, dict[str, Any]]]:
     return [(part, {"response": response}) for part, response in parts]
 
 
-def _url(job: Job, part: str | None = None) -> str:
+def _url(job: Job, part: str | None) -> str:
     return callback_url(job, part=part, request=RequestFactory().get("/"))
 
 

@@ -21,7 +21,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.job_types.registry import get_all_declared, get_declared, names_of
 
 
-def facts_of(instance: str, graph: Node | None = None) -> Facts:
+def facts_of(instance: str, graph: Node | None) -> Facts:
     """Return what there is; `graph` is the one that is to be as the spec says."""
     return _Knowledge(instance).facts(graph)
 

@@ -66,7 +66,7 @@ class UnreadMessages:
         rows = Message.objects.using(self.row.using)
         return rows.filter(port=self.row.pk, as_default=False)
 
-    def _fill(self, count: int = 1) -> None:
+    def _fill(self, count: int) -> None:
         """Read further pages until so many messages lie here, if there are so many."""
         while len(self._page_read) < count and not self._is_last:
             page = self._next_page([*self._taken, *(message.id for message in self._page_read)])
