@@ -65,7 +65,7 @@ class Routes:
     """Where the messages for some ports go: read once for many messages."""
 
     def __init__(
-        self, ports: Collection[int], instance: str, using: str, *, skip_locked: bool = False
+        self, ports: Collection[int], instance: str, using: str, *, skip_locked: bool
     ) -> None:
         self.using = using
         self._instance = instance

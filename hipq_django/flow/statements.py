@@ -513,7 +513,7 @@ class NewMessage(NamedTuple):
     context: Mapping[str, Any]
     as_default: bool
     log: bool
-    text: str = ""
+    text: str
     """The data as `json_with_text` has made it; empty: it has to be encoded yet."""
 
 

@@ -188,7 +188,7 @@ class Watchdog:
         self,
         name: str,
         silence_seconds: float,
-        passes: Callable[[], object] = object,
+        passes: Callable[[], object],
         note_hang: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._name = name

@@ -56,7 +56,7 @@ class InlineRunner:
 
     backlog = 0
 
-    def __init__(self, *, raise_errors: bool = False, slots: int = 1) -> None:
+    def __init__(self, *, raise_errors: bool, slots: int) -> None:
         self.ran = 0
         self.started: list[int] = []
         """The ids of jobs whose results the next pass writes."""

@@ -38,7 +38,7 @@ class Picture(NamedTuple):
     svg: SafeString
     boxes: Sequence[Box]
     lines: Sequence[Line]
-    is_cut: bool = False
+    is_cut: bool
 
     @property
     def joined(self) -> list[Named]:

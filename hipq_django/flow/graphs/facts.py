@@ -59,10 +59,6 @@ def _only_itself(name: str) -> Sequence[str]:
     return (name,)
 
 
-def _no_node(pk: int) -> Standing | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Facts:
     """What there is."""
@@ -70,11 +66,11 @@ class Facts:
     names: Callable[[], Collection[str]]
     """Returns what components and graphs are called."""
     find: Callable[[str], ComponentFacts | None]
+    find_node: Callable[[int], Standing | None]
     jobs: Collection[str] = ()
     """The names of declared job types, the former ones included."""
     check_job: Callable[[Mapping[str, Any]], object] = dict
     """Raises an error unless these can be the options of a job."""
-    find_node: Callable[[int], Standing | None] = _no_node
     names_of_job: Callable[[str], Sequence[str]] = _only_itself
     """Returns all names of the job type that has this one."""
     children: Mapping[str, Standing] = field(default_factory=dict)

@@ -76,7 +76,7 @@ class Spec:
     edges: Sequence[Edge]
     inputs: Mapping[str, Sequence[End]]
     outputs: Mapping[str, Sequence[End]]
-    keeps_removed: bool = False
+    keeps_removed: bool
 
     def own_ports(self, direction: str) -> Mapping[str, Sequence[End]]:
         """Return the graph's own ports of one side, with the ends that they are joined with."""

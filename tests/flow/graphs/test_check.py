@@ -44,7 +44,7 @@ NODES_THERE = {
     6: Standing(6, "number", "other", ["a"], parent=1),
     7: Standing(7, "flow.graph", "default", []),
 }
-FACTS = Facts(lambda: COMPONENTS, COMPONENTS.get, ["charge"], refuse_job, NODES_THERE.get)
+FACTS = Facts(lambda: COMPONENTS, COMPONENTS.get, NODES_THERE.get, ["charge"], refuse_job)
 NODES = {"a": {"component": "add"}, "b": {"component": "add"}}
 GOOD = {
     "nodes": NODES | {"w": {"component": "wild", "args": [], "init": True, "queue": "q"}},
@@ -161,7 +161,7 @@ def test_a_node_that_fits_is_no_problem(spec: Any) -> None:
 
 def test_a_graph_that_changes_keeps_the_components_of_its_nodes() -> None:
     children = {"a": NODES_THERE[6], "b": NODES_THERE[7]}
-    facts = Facts(lambda: COMPONENTS, COMPONENTS.get, children=children, find_node=NODES_THERE.get)
+    facts = Facts(lambda: COMPONENTS, COMPONENTS.get, NODES_THERE.get, children=children)
 
     def found(spec: Any) -> list[str]:
         return [str(problem) for problem in problems_of(spec, facts) if problem.level == "error"]
