@@ -104,7 +104,7 @@ def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any
         return bounded(partial(signal.send_robust, type(job), job=job, **more))
     except DidNotReturnError as error:
         sentence = f"a receiver {error}; those behind it were not called"
-        events.error("receiver_hangs", sentence, **events.fields_of(job), traceback=error.traceback)
+        events.error("receiver_hangs", sentence, **events.fields_of(job), traceback=where(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a receiver ends no worker

@@ -38,11 +38,6 @@ class DidNotReturnError(KeyboardInterrupt):
     the statement that is being executed.
     """
 
-    @property
-    def traceback(self) -> str:
-        """Where it was."""
-        return where(self)
-
 
 def where(error: BaseException) -> str:
     """Return where an exception was raised, without any message, which may quote anything."""

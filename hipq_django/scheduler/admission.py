@@ -389,7 +389,7 @@ class Admission:
             hung = error.__cause__
             self._block(
                 in_one_line(error, lambda said: self._masked(said, asked)),
-                hung.traceback if isinstance(hung, DidNotReturnError) else "",
+                where(hung) if isinstance(hung, DidNotReturnError) else "",
             )
             return [job for job in jobs if job.has_pending_answer]
         for job in asked:
