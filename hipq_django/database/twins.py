@@ -21,10 +21,14 @@ def has_twin(sync: Callable[P, R]) -> Callable[P, R]:
     return naming_twin(f"hipq_django.{sync.__name__}")(sync)
 
 
-class _NamingTwin:
-    """See `naming_twin`. A `with` block for each call would take longer than most that it names."""
+class naming_twin:  # noqa: N801 - it is used as a function
+    """Do the same for what is no public function, but is used by this name.
 
-    def __init__(self, name: str, how: str, way: str) -> None:
+    `way` says what to write there, if that is no call of a twin. It decorates a function, or opens
+    a block, which for each call would take longer than most that it names.
+    """
+
+    def __init__(self, name: str, how: str = "await", *, way: str = "") -> None:
         self._said = name, how, way
 
     def __enter__(self) -> None: ...
@@ -42,15 +46,6 @@ class _NamingTwin:
                 raise in_async_code(*self._said) from error
 
         return call
-
-
-def naming_twin(name: str, how: str = "await", *, way: str = "") -> _NamingTwin:
-    """Do the same for what is no public function, but is used by this name.
-
-    `way` says what to write there, if that is no call of a twin. The result decorates a function,
-    or opens a block.
-    """
-    return _NamingTwin(name, how, way)
 
 
 def in_async_code(name: str, how: str = "await", way: str = "") -> SynchronousOnlyOperation:
