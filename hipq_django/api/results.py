@@ -13,7 +13,7 @@ from django.db import connections
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import has_twin
-from hipq_django.domain.states import NONE, Outcome
+from hipq_django.domain.states import ENDED, NONE, Outcome
 from hipq_django.domain.validation import id_from, number_in
 from hipq_django.exceptions import (
     InvalidJobError,
@@ -112,17 +112,8 @@ def _result_of(job: Job) -> Any:
         )
     if job.outcome != Outcome.SUCCEEDED:
         why = "" if job.error == NONE else f": {job.masked(job.error)}"
-        raise JobFailedError(
-            f"{job} ({job.job_type.name}) {_ENDED[Outcome(job.outcome)]}{why}", job
-        )
+        raise JobFailedError(f"{job} ({job.job_type.name}) {ENDED[Outcome(job.outcome)]}{why}", job)
     return job.result
-
-
-_ENDED = {
-    Outcome.FAILED: "failed",
-    Outcome.TIMED_OUT: "timed out",
-    Outcome.CANCELLED: "was cancelled",
-}
 
 
 def _check_may_wait(job: Job) -> None:

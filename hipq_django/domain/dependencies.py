@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
-from hipq_django.domain.states import NONE, Outcome, State
+from hipq_django.domain.states import ENDED, NONE, Outcome, State
 
 On = Literal["succeeded", "final"]
 
@@ -65,7 +65,7 @@ def need_of_job(on: str, pk: int, job_type: str, state: str, outcome: str) -> Ne
     name = f"job {pk} ({job_type})"
     if state != State.FINAL:
         return Need(on, name, is_live=True)
-    return Need(on, name, is_live=False, problem=_ENDED.get(Outcome(outcome), ""))
+    return Need(on, name, is_live=False, problem=ENDED.get(Outcome(outcome), ""))
 
 
 def need_of_batch(on: str, pk: int, batch: str, *, is_live: bool, failed: int) -> Need:
@@ -76,12 +76,6 @@ def need_of_batch(on: str, pk: int, batch: str, *, is_live: bool, failed: int) -
     jobs = "1 job" if failed == 1 else f"{failed:,} jobs"
     return Need(on, name, is_live=False, problem=f"has {jobs} without success" if failed else "")
 
-
-_ENDED = {
-    Outcome.FAILED: "failed",
-    Outcome.TIMED_OUT: "timed out",
-    Outcome.CANCELLED: "was cancelled",
-}
 
 FOLLOWED: Final = ", which this job was to follow"
 """The end of the error of a job that was cancelled because of one that it waited for."""

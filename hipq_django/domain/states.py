@@ -120,6 +120,13 @@ LIVE = (State.INITIAL, State.RUNNING, State.ERROR, State.RETRY)
 UNSUCCESSFUL = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CANCELLED)
 """The outcomes that an operator looks for."""
 
+ENDED = {
+    Outcome.FAILED: "failed",
+    Outcome.TIMED_OUT: "timed out",
+    Outcome.CANCELLED: "was cancelled",
+}
+"""What an error says of a job that ended without success."""
+
 
 def steps_between(old: State, new: State) -> tuple[State, ...]:
     """Return the states to pass through, `new` included, on the shortest way of allowed moves.
