@@ -138,7 +138,8 @@ def become_parent(parent: Node, orphan: Node, name: str) -> None:
                 raise deleted(node)
         if found[orphan.pk].parent_id is not None:
             raise FamilyError(f"{orphan} has a parent; let that disown it first.")
-        if ancestors_of(parent)[-1] in (orphan.pk,) or root != ancestors_of(parent)[-1]:
+        top = ancestors_of(parent)[-1]
+        if top == orphan.pk or top != root:
             raise FamilyError(f"{orphan} is {parent} itself, or above it; it cannot be its child.")
         check_depth(parent, len(list(_levels([orphan.pk], using))))
         _set_parent(orphan, parent, checked)
