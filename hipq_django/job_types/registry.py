@@ -44,9 +44,9 @@ def register(declared: D) -> D:
             f"job type {declared.name!r}: it has its own name as an alias; remove that."
         )
     _check_schedules(declared)
-    forget_older = _declared.get((declared.instance, declared.name))
-    if forget_older is not None:
-        forget(forget_older)
+    older = _declared.get((declared.instance, declared.name))
+    if older is not None:
+        forget(older)
     _declared[declared.instance, declared.name] = declared
     _by_alias.update({(declared.instance, alias): declared for alias in declared.aliases})
     redactor_of_declared.cache_clear()
