@@ -58,17 +58,17 @@ class EarlyAnswers:
 
     def match(self) -> int:
         """Look at the newest ones and the next page; return how many got their job."""
-        path = engine_for(self._config.database)
-        if not path.has_early(self._config.name):
+        engine = engine_for(self._config.database)
+        if not engine.has_early(self._config.name):
             self._after = EarlyPlace()
             self._after_other.clear()
             return 0
-        found, last = path.early_page(self._config.name, self._after, EARLY_PAGE)
+        found, last = engine.early_page(self._config.name, self._after, EARLY_PAGE)
         if len(found) > BATCH:
             found, last = found[:BATCH], found[BATCH - 1]
         matched = self._match([place.answer_id for place in found])
         self._after = last or EarlyPlace()
-        new = path.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
+        new = engine.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
         return matched + self._match(new[:BATCH]) + self._match_other_names()
 
     def _match_other_names(self) -> int:

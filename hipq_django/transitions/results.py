@@ -85,8 +85,8 @@ def finish_and_claim(
 
     See `Engine.finish_and_claim`. Return the written results, and the claimed jobs.
     """
-    path, done = engine_for(worker.using), _newest(done)
-    finished, jobs = path.finish_and_claim(_finished(done), queue, worker, now, wanted)
+    engine, done = engine_for(worker.using), _newest(done)
+    finished, jobs = engine.finish_and_claim(_finished(done), queue, worker, now, wanted)
     written = [r for r in done if r.claim.id in finished]
     _announce_succeeded(written, finished, worker.using, now)
     mark_claimed(jobs, worker, now, wanted.room)
@@ -123,10 +123,10 @@ class _Batch:
 
 
 def _finish(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
-    path = engine_for(worker.using)
-    batch.finished = final = path.finish(_finished(batch.succeeded), worker, now)
+    engine = engine_for(worker.using)
+    batch.finished = final = engine.finish(_finished(batch.succeeded), worker, now)
     _announce_succeeded(batch.succeeded, final, worker.using, now)
-    return final | path.park(batch.waiting, worker, now)
+    return final | engine.park(batch.waiting, worker, now)
 
 
 def _finished(results: Iterable[Succeeded]) -> list[Finished]:
