@@ -20,6 +20,10 @@ class Inbox:
     """Messages of sources that are no answers."""
 
 
+SKIPS = 5
+"""How many skipped due times in a row are told."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
     """A schedule that is not paused, where something may be wrong with it."""

@@ -25,7 +25,7 @@ from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRu
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
-from hipq_django.monitoring.doctor.measurements import Inbox, Measured, ScheduleState, Tables
+from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState, Tables
 from hipq_django.monitoring.reasons import explain
 
 PATIENCE = timedelta(minutes=1)
@@ -33,9 +33,6 @@ PATIENCE = timedelta(minutes=1)
 
 LOOKED_AT = 20
 """How many due jobs of a queue with throttlers are asked about: one tenant's may be held back."""
-
-SKIPS = 5
-"""How many skipped due times in a row are told."""
 
 UNPRUNED = timedelta(days=1)
 

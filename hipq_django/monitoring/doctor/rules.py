@@ -11,15 +11,13 @@ from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES, locked_tables
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
-from hipq_django.monitoring.doctor.measurements import Inbox, Measured, ScheduleState
+from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
 
 OVERDUE_SECONDS = 60.0
 LONG_OVERDUE_SECONDS = 900.0
 MANY_EARLY_ANSWERS = 1_000
-SKIPS = 5
-"""How many skipped due times in a row are told."""
 
 MOST = 0.5
 """From this share on it is a problem."""
