@@ -83,10 +83,9 @@ def _overdue(config: InstanceSettings) -> JobQuerySet:
     """Only of job types that this process has code for: the others are not its to fail."""
     names = known_names(config.name)
     types = JobType.objects.using(config.database).filter(instance=config.name, name__in=names)
-    jobs = _jobs(config).running().filter(job_type__in=types)
-    jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
-    jobs = jobs.exclude(has_pending_answer=True, worker__isnull=True)
-    return jobs.order_by("queue_id", "deadline")  # as the index of running jobs
+    jobs = _jobs(config).past_deadline(clock.in_statement(config.database))
+    # As the index of running jobs.
+    return jobs.filter(job_type__in=types).order_by("queue_id", "deadline")
 
 
 def _jobs(config: InstanceSettings) -> JobQuerySet:

@@ -82,6 +82,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs that count against the limit: executing or waiting for their answer."""
         return self.filter(state_in(State.RUNNING))
 
+    def past_deadline(self, moment: datetime | models.Func) -> JobQuerySet:
+        """Running jobs whose deadline was before a moment, but for those answered in time."""
+        late = self.running().filter(deadline__lt=moment)
+        return late.exclude(has_pending_answer=True, worker__isnull=True)
+
     def load(self) -> Decimal:
         """Return the sum of the factors of the running ones."""
         total = self.running().aggregate(total=models.Sum("throttle_factor"))["total"]

@@ -78,7 +78,7 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         sources=tuple(config.sources),
         unknown_types={row.name: waiting for row, waiting in unknown.items()},
         nearest_types=dict(_nearest_types(unknown)),
-        past_deadline=_past_deadline(config, now - PATIENCE),
+        past_deadline=capped_count(_jobs(config).past_deadline(now - PATIENCE)),
         undecided=_undecided(config, now - PATIENCE),
         held_back=frozenset(_held_back(config, now, unknown)),
         inbox=_inbox(config, now),
@@ -107,11 +107,6 @@ def _nearest_types(unknown: Collection[JobType]) -> Iterator[tuple[str, str]]:
     for row in unknown:
         if near := nearest(row.name, known_names(row.instance)):
             yield row.name, near
-
-
-def _past_deadline(config: InstanceSettings, before: datetime) -> int:
-    late = _jobs(config).running().filter(deadline__lt=before)
-    return capped_count(late.exclude(has_pending_answer=True, worker__isnull=True))
 
 
 def _undecided(config: InstanceSettings, before: datetime) -> int:
