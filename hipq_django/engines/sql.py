@@ -381,18 +381,18 @@ class SqlEngine(Engine, ABC):
     def _execute(self, sql: str, params: Sequence[Any]) -> int:
         """Return how many rows were written."""
         with connections[self.using].cursor() as cursor:
-            cursor.execute(in_one_line(sql), params)
+            cursor.execute(without_indentation(sql), params)
             return int(cursor.rowcount)
 
     def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         with connections[self.using].cursor() as cursor:
-            cursor.execute(in_one_line(sql), params)
+            cursor.execute(without_indentation(sql), params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
 
 
 @lru_cache(256)
-def in_one_line(sql: str) -> str:
+def without_indentation(sql: str) -> str:
     """Return a statement without its indentation: on SQLite Django searches all of it each time."""
     return " ".join(sql.split())
 

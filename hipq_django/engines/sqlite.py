@@ -11,7 +11,7 @@ from django.db import connections
 from hipq_django.database.transactions import write_transaction
 from hipq_django.engines import statements
 from hipq_django.engines.dialects import SQLITE
-from hipq_django.engines.sql import SqlEngine, batch, by_id, in_one_line, still
+from hipq_django.engines.sql import SqlEngine, batch, by_id, still, without_indentation
 from hipq_django.engines.values import Concluded, Failing
 from hipq_django.models import Job, Worker
 
@@ -57,7 +57,7 @@ class SqliteEngine(SqlEngine):
             if row.id in done
         ]  # fmt: skip
         with connections[self.using].cursor() as cursor:
-            cursor.executemany(in_one_line(statements.ATTEMPT), history)
+            cursor.executemany(without_indentation(statements.ATTEMPT), history)
         return done
 
     def _to_error(

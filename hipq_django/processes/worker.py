@@ -264,7 +264,7 @@ class WorkerProcess(RegisteredProcess):
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
         if scheduler.contended:
-            self._sleep(self.contended_seconds())
+            self._sleep(self.contended_pause())
         elif scheduler.moved and self.batch.has_many:
             return
         elif not (scheduler.moved and pool.free_slots() + pool.prefetch_slots()):
@@ -272,7 +272,7 @@ class WorkerProcess(RegisteredProcess):
         elif not scheduler.rotation.has_more:
             pool.await_done(GIVE_WAY_SECONDS)
 
-    def contended_seconds(self) -> float:
+    def contended_pause(self) -> float:
         """Return how long to give way: longer for a lock that lasts, if nothing else goes on."""
         pause = BUSY_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
         if self.scheduler.moved:

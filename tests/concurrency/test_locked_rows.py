@@ -625,9 +625,9 @@ def test_a_worker_tries_a_queue_that_stays_locked_as_seldom_as_if_it_were_idle(
     lock_queue(session, queue)
 
     process.scheduler.run_once()
-    first = process.contended_seconds()
+    first = process.contended_pause()
     eventually(
-        lambda: process.scheduler.run_once() or process.contended_seconds() > POLL_SECONDS / 2,
+        lambda: process.scheduler.run_once() or process.contended_pause() > POLL_SECONDS / 2,
         "the pauses have grown",
     )
     session.roll_back()
