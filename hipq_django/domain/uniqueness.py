@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from hipq_django.domain.validation import MAX_KEY_CHARS
 from hipq_django.exceptions import InvalidJobError, nearest_name
 
 Scope = Literal["live", "waiting", "kept"]
@@ -18,8 +19,6 @@ KEY_FIELDS: Final[dict[str, str]] = {
 }
 """The field that keeps jobs of each scope apart: of live jobs, of those that have not started, or
 of all that still exist."""
-
-MAX_KEY_CHARS: Final = 255
 
 
 class Unique(NamedTuple):
