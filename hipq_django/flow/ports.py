@@ -45,8 +45,6 @@ from hipq_django.flow.statements import newest_defaults
 from hipq_django.flow.values import NOTHING, Packet, PortName
 from hipq_django.job_types.registry import get_declared
 
-_SIDES = {"in": "in-port", "out": "out-port"}
-
 
 @names_twins("port")
 class Port:
@@ -70,7 +68,7 @@ class Port:
         return hash(self.place)
 
     def __repr__(self) -> str:
-        return f"<{_SIDES[self.direction]} {self.name!r} of node {self.node.pk}>"
+        return f"<{self.direction}-port {self.name!r} of node {self.node.pk}>"
 
     @property
     def row(self) -> NodePort:
@@ -431,7 +429,7 @@ def _unknown(node: Node, direction: str, name: str) -> Exception:
     rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
     known = list(rows.exclude(name=ANY).values_list("name", flat=True))
     near = nearest_name(name, known) if known else "; it has none."
-    return UnknownPortError(f"node {node.pk} has no {_SIDES[direction]} {name!r}{near}")
+    return UnknownPortError(f"node {node.pk} has no {direction}-port {name!r}{near}")
 
 
 naming_loop = partial(

@@ -13,9 +13,8 @@ from hipq_django.database import clock
 from hipq_django.flow.declaring import KIND, ComponentDeclaration
 from hipq_django.flow.graphs.named import is_declared, stored_names
 from hipq_django.flow.models import Channel, LogEntry, Message, Node, NodePort, StagedJob, Wake
-from hipq_django.flow.models.port import DIRECTIONS
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.values import RESTS
+from hipq_django.flow.values import RESTS, SIDES
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import JobType
 from hipq_django.monitoring.commands import command
@@ -26,7 +25,6 @@ from hipq_django.monitoring.doctor.findings import problem, span, warning
 OLD_WAKE_SECONDS = 5.0
 MANY_UNREAD = 100_000
 MOST_NAMED = 5
-SIDES = {"in": "inputs", "out": "outputs"}
 
 
 def old_log(config: InstanceSettings, days: float | None) -> Any:
@@ -151,7 +149,7 @@ def _declared(config: InstanceSettings) -> Iterator[tuple[ComponentDeclaration, 
 def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
     using = config.database
     for declared, oldest in _declared(config):
-        for direction in DIRECTIONS:
+        for direction, side in SIDES.items():
             for port in declared.ports(direction):
                 rows = NodePort.objects.using(using).filter(
                     node=OuterRef("pk"), direction=direction, name=port
@@ -163,20 +161,19 @@ def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
                         f"{found}, and maybe others, has no {direction}-port {port!r}",
                         "this release declares it and the node is older",
                         "its next run that uses the port makes it; "
-                        f"node.set_ports({SIDES[direction]}={{}}) makes it at once, and removes "
+                        f"node.set_ports({side}={{}}) makes it at once, and removes "
                         "the ports and defaults that were given to the node",
                     )  # fmt: skip
 
 
 def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
     for declared, oldest in _declared(config):
-        for direction in DIRECTIONS:
+        for direction, side in SIDES.items():
             rows = NodePort.objects.using(config.database).filter(
                 node__in=oldest.values("pk"), direction=direction, declared=True
             )
             gone = rows.exclude(name__in=list(declared.ports(direction))).order_by("name")
             for port, node in gone.values_list("name").annotate(Min("node"))[:MOST_NAMED]:
-                side = SIDES[direction]
                 yield warning(
                     "undeclared_port", f"component {declared.name}",
                     f"node {node}, and maybe others, has an {direction}-port {port!r}",

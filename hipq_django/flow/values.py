@@ -22,6 +22,9 @@ class _Nothing(Enum):
 NOTHING: Final = _Nothing.NOTHING
 """What an empty port gives, which is not JSON's null."""
 
+SIDES: Final = {"in": "inputs", "out": "outputs"}
+"""What the ports of each direction are called together."""
+
 STAGE: Final = "flow.jobs"
 """The component that makes messages jobs of some type."""
 

@@ -43,9 +43,7 @@ from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Connection, Node
 from hipq_django.flow.ports import Port, declared_port, find_row
-from hipq_django.flow.values import is_same
-
-SIDES = ("in", "out")
+from hipq_django.flow.values import SIDES, is_same
 
 
 @naming_twin("flow.check")
@@ -114,7 +112,7 @@ def _start_graph(
 ) -> Node:
     """Create the node of a graph with all its nodes; those that run at once do so `at` a moment."""
     checked = checked_spec(spec, instance=instance)
-    for side, direction in (("inputs", "in"), ("outputs", "out")):
+    for direction, side in SIDES.items():
         own: dict[str, Any] = {name: {} for name in checked.own_ports(direction)}
         options[side] = own | dict(options.get(side) or {})
     using = creating.database_of(instance)

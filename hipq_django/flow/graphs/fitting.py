@@ -14,9 +14,8 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.graphs.facts import ComponentFacts, Facts
 from hipq_django.flow.graphs.problem import WARNING, Problem, short
 from hipq_django.flow.library.graph import GRAPH
-from hipq_django.flow.values import DEFAULT_LIMIT, STAGE, is_same
+from hipq_django.flow.values import DEFAULT_LIMIT, SIDES, STAGE, is_same
 
-SIDES = {"in": "inputs", "out": "outputs"}
 ROUNDED = ("int", "float")
 """A port of the second type takes what one of the first gives."""
 
