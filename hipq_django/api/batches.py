@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from hipq_django.api.building import Builder, stored_data
-from hipq_django.api.control import PAGE, cancel_page
+from hipq_django.api.control import PAGE_SIZE, cancel_page
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
@@ -197,7 +197,7 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     cancelled = 0
     jobs = Job.objects.using(using)
     for rows in (jobs.then_of(row), jobs.live().filter(batch=row)):
-        while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE]):
+        while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE_SIZE]):
             cancelled += cancel_page(ids, said, using)
     return cancelled
 

@@ -22,7 +22,7 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
 
-PAGE = 300
+PAGE_SIZE = 300
 """How many jobs are cancelled in one transaction."""
 
 
@@ -57,11 +57,11 @@ def _cancel_descendants(job: Job, reason: str) -> None:
     """Cancel the live jobs below a job, level by level; each page is a transaction of its own."""
     using, parents = job.using, [job.pk]
     while parents:
-        children = Job.objects.using(using).filter(parent__in=parents[:PAGE])
+        children = Job.objects.using(using).filter(parent__in=parents[:PAGE_SIZE])
         ids = list(children.values_list("pk", flat=True))
-        for start in range(0, len(ids), PAGE):
-            cancel_page(ids[start : start + PAGE], reason, using)
-        parents = [*parents[PAGE:], *ids]
+        for start in range(0, len(ids), PAGE_SIZE):
+            cancel_page(ids[start : start + PAGE_SIZE], reason, using)
+        parents = [*parents[PAGE_SIZE:], *ids]
 
 
 def cancel_page(ids: Sequence[int], reason: str, using: str) -> int:

@@ -28,7 +28,7 @@ from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
 from hipq_django.models import Batch, Job, Link
 
-PAGE = 200
+PAGE_SIZE = 200
 """How many jobs are unheld in one transaction, whose locks others meet."""
 MOST_AT_ONCE = 500
 """How many jobs the process that ended their needs unholds; the sweep does the rest."""
@@ -104,8 +104,8 @@ def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
             follow = dependents_of({*left.ended}, using)
             held = [*left.held, *follow.held[: max(0, MOST_AT_ONCE - moved)]]
             left.ended, left.held = [], []
-            for start in range(0, len(held), PAGE):
-                moved += _check(held[start : start + PAGE], left, using, refused)
+            for start in range(0, len(held), PAGE_SIZE):
+                moved += _check(held[start : start + PAGE_SIZE], left, using, refused)
             tell_links(follow.parts, using)
     finally:
         del _under_way.left[using]

@@ -22,7 +22,7 @@ from hipq_django.engines.values import EarlyPlace
 from hipq_django.job_types.registry import get_all_declared, names_of
 from hipq_django.models import Answer, Job, JobType
 
-BATCH = 500
+PAGE_SIZE = 500
 """How many answers one call gives to jobs."""
 
 EARLY_PAGE = 1_000
@@ -64,12 +64,12 @@ class EarlyAnswers:
             self._after_other.clear()
             return 0
         found, last = engine.early_page(self._config.name, self._after, EARLY_PAGE)
-        if len(found) > BATCH:
-            found, last = found[:BATCH], found[BATCH - 1]
+        if len(found) > PAGE_SIZE:
+            found, last = found[:PAGE_SIZE], found[PAGE_SIZE - 1]
         matched = self._match([place.answer_id for place in found])
         self._after = last or EarlyPlace()
         new = engine.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
-        return matched + self._match(new[:BATCH]) + self._match_other_names()
+        return matched + self._match(new[:PAGE_SIZE]) + self._match_other_names()
 
     def _match_other_names(self) -> int:
         """Give answers to jobs that have begun under another name of their type."""
@@ -85,8 +85,8 @@ class EarlyAnswers:
         using, instance, after = self._config.database, self._config.name, self._after_other
         rows = Answer.objects.using(using).filter(instance=instance, status=AnswerStatus.EARLY)
         rows = rows.filter(job=None, job_type=name, job_key__gt=after.get(name, ""))
-        page = list(rows.order_by("job_key").values_list("pk", "job_key")[:BATCH])
-        after[name] = page[-1][1] if len(page) == BATCH else ""
+        page = list(rows.order_by("job_key").values_list("pk", "job_key")[:PAGE_SIZE])
+        after[name] = page[-1][1] if len(page) == PAGE_SIZE else ""
         if not page:
             return []
         types = JobType.objects.using(using).filter(instance=instance, name__in=names)

@@ -26,7 +26,7 @@ from hipq_django.job_types.registry import known_names
 from hipq_django.models import Attempt, Job, JobType, Queue, Worker
 from hipq_django.models.job import JobQuerySet
 
-BATCH = 500
+PAGE_SIZE = 500
 """How many jobs are moved in one transaction, whose locks others meet."""
 WORKERS_KEPT = timedelta(days=1)
 BLAME = timedelta(minutes=5)
@@ -47,7 +47,7 @@ def time_out_overdue(config: InstanceSettings, refused: RefusedRows | None = Non
     if not engine_for(using).has_overdue(config.name, clock.now(using)):
         return 0
     overdue = _overdue(config).exclude(pk__in=refused.ids)
-    ids = list(overdue.values_list("pk", flat=True)[:BATCH])
+    ids = list(overdue.values_list("pk", flat=True)[:PAGE_SIZE])
     return refused.move(ids, lambda some: _time_out(overdue.filter(pk__in=some), using))
 
 
@@ -156,10 +156,12 @@ def _take_over(
     """
     owners = {pk for rows in dead for pk in rows.values_list("worker", flat=True).distinct()}
     suspects = _suspects_of(owners, config.database)
-    others = [job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:BATCH]]
+    others = [
+        job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:PAGE_SIZE]
+    ]
     recover = partial(_recover, config, beside=_bystanders(others, suspects))
     moved = refused.move(sorted(job.pk for job in others), recover)
-    if len(others) >= BATCH:
+    if len(others) >= PAGE_SIZE:
         return moved
     free = _without_others(config, suspects, refused.at_fault) - left
     return moved + refused.move(sorted(free), recover)
@@ -271,6 +273,6 @@ def forget_workers(config: InstanceSettings) -> int:
         return 0
     with worker_transaction(using):
         rows = locked(ended.order_by("pk"), skip_locked=True, to_delete=True)
-        free = list(rows.values_list("pk", flat=True)[:BATCH])
+        free = list(rows.values_list("pk", flat=True)[:PAGE_SIZE])
         gone = Worker.objects.using(using).filter(pk__in=free)
         return int(gone._raw_delete(using) or 0)  # no job names them

@@ -1,6 +1,6 @@
 """Gives waiting jobs new ranks after the order of their queue was changed.
 
-Workers do it in small batches, so that neither the operator's request nor the queue stands still;
+Workers do it page by page, so that neither the operator's request nor the queue stands still;
 their progress is stored in the queue's row. They go through the jobs twice, because an enqueue that
 had read the former order may commit after the first time. They come back later to a job whose row
 is locked.
@@ -25,7 +25,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import HELD_RANK, Order, Ordering
 from hipq_django.models import Job, Queue
 
-BATCH = 500
+PAGE_SIZE = 500
 """How many jobs get their ranks in one transaction, whose locks others meet."""
 SLICE_SECONDS = 0.25
 """How long it goes on before the other duties have their turn."""
@@ -57,7 +57,7 @@ def rank_ahead(queue: Queue) -> None:
 
 def _rank_until(ends: float, queue: Queue) -> int:
     changed = 0
-    while (count := _rank_batch(queue.pk, queue.using)) is not None:
+    while (count := _rank_page(queue.pk, queue.using)) is not None:
         changed += count
         if time.monotonic() >= ends:
             break
@@ -116,7 +116,7 @@ def _wanted_rank(job: Job, queue: Queue) -> int:
     return queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
-def _rank_batch(pk: int, using: str) -> int | None:
+def _rank_page(pk: int, using: str) -> int | None:
     """Rank the next jobs of a queue; return how many changed, None where there is no need now."""
     now = clock.now(using)
     with worker_transaction(using):
@@ -140,15 +140,15 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
     here would make all admissions to the queue wait too.
     """
     jobs = queue.jobs.using(queue.using).waiting().filter(hold_time=None).order_by("pk")
-    batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
-    wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
+    page = list(jobs.filter(pk__gt=progress["after"])[:PAGE_SIZE])
+    wrong = [job.pk for job in page if job.rank != _wanted_rank(job, queue)]
     free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
     changed, ranked = _rank(free, queue)
     left = jobs.filter(pk__in=set(wrong) - ranked).first()
     if left and not progress["again"]:
         progress["again"] = left.pk
-    if len(batch) == BATCH:
-        progress["after"] = batch[-1].pk
+    if len(page) == PAGE_SIZE:
+        progress["after"] = page[-1].pk
     elif progress["again"]:
         not_before = (now + COME_BACK).isoformat()
         progress |= {"after": progress["again"] - 1, "again": 0, "not_before": not_before}

@@ -19,7 +19,7 @@ from hipq_django.domain.states import State
 from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 
-BATCH = 1_000
+PAGE_SIZE = 1_000
 """How many rows are deleted in one transaction: on SQLite it keeps all writers waiting."""
 
 
@@ -95,7 +95,7 @@ def _without_jobs(config: InstanceSettings) -> Any:
 
 
 def _delete(old: Any, field: str) -> int:
-    """Delete rows in the order of a field, batch by batch; return how many.
+    """Delete rows in the order of a field, page by page; return how many.
 
     Rows that the database refuses to delete are left, and named in the log.
     """
@@ -105,24 +105,24 @@ def _delete(old: Any, field: str) -> int:
     while values:
         left = rest.exclude(pk__in=list(refused.ids))
         try:
-            values = _delete_batch(left, field)
+            values = _delete_page(left, field)
         except Exception as error:
             if not is_refusal(error):
                 raise
-            page = list(left.order_by(field).values_list("pk", flat=True)[:BATCH])
+            page = list(left.order_by(field).values_list("pk", flat=True)[:PAGE_SIZE])
             deleted += refused.move(page, partial(_delete_some, left, field))
             continue
         deleted += len(values)
-        # Else each batch would begin with the dead entries of all before it.
+        # Else each page would begin with the dead entries of all before it.
         rest = old.filter(**{f"{field}__gte": values[-1]}) if values else rest
     return deleted
 
 
 def _delete_some(old: Any, field: str, ids: Sequence[int]) -> int:
-    return len(_delete_batch(old.filter(pk__in=ids), field))
+    return len(_delete_page(old.filter(pk__in=ids), field))
 
 
-def _delete_batch(old: Any, field: str) -> list[Any]:
+def _delete_page(old: Any, field: str) -> list[Any]:
     """Delete the first rows in the order of a field; return its values. Children go first.
 
     Rows that others have locked are left: by another prune, or by an operator who is just matching
@@ -131,8 +131,8 @@ def _delete_batch(old: Any, field: str) -> list[Any]:
     using = old.db
     with bounded_transaction(using):
         rows = locked(old.order_by(field), skip_locked=True, to_delete=True)
-        batch = list(rows.values_list("pk", field)[:BATCH])
-        ids = [pk for pk, _ in batch]
+        page = list(rows.values_list("pk", field)[:PAGE_SIZE])
+        ids = [pk for pk, _ in page]
         if ids and old.model is Job:
             _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
             _raw_delete(Answer.objects.using(using).filter(job__in=ids))
@@ -140,7 +140,7 @@ def _delete_batch(old: Any, field: str) -> list[Any]:
             _raw_delete(Link.objects.using(using).filter(job__in=ids))
         if ids:
             _raw_delete(old.model.objects.using(using).filter(pk__in=ids))
-    return [value for _, value in batch]
+    return [value for _, value in page]
 
 
 def _raw_delete(rows: Any) -> None:

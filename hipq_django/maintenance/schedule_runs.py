@@ -1,4 +1,4 @@
-"""Deletes runs of schedules past the retention of the queue of their jobs, in small batches.
+"""Deletes runs of schedules past the retention of the queue of their jobs, page by page.
 
 A run also says that its due time is not to be fired or backfilled once more. So what was backfilled
 stays as long as its schedule, and what was fired becomes one run, with its first and last due time;
@@ -19,7 +19,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.models import Queue, Schedule, ScheduleRun
 
-BATCH = 1_000
+PAGE_SIZE = 1_000
 SHOWN_FOR, SHOWN = timedelta(days=14), 100
 """The admin shows the runs of a fortnight, but no more than so many: these stay in any case."""
 
@@ -84,12 +84,12 @@ def _count(row: Schedule, before: datetime) -> int:
 
 def _prune(row: Schedule, before: datetime) -> int:
     deleted = 0
-    while (number := _prune_batch(row, before)) is not None:
+    while (number := _prune_page(row, before)) is not None:
         deleted += number
     return deleted
 
 
-def _prune_batch(row: Schedule, before: datetime) -> int | None:
+def _prune_page(row: Schedule, before: datetime) -> int | None:
     """Delete the oldest runs; return how many, or None where there are none left.
 
     A schedule that others have locked is left to the next time.
@@ -98,10 +98,10 @@ def _prune_batch(row: Schedule, before: datetime) -> int | None:
     with bounded_transaction(using):
         rows = Schedule.objects.using(using).filter(pk=row.pk)
         now = locked(rows, skip_locked=True).first()
-        batch = [] if now is None else list(_old(now, before).order_by("due_time", "pk")[:BATCH])
-        if not batch:
+        page = [] if now is None else list(_old(now, before).order_by("due_time", "pk")[:PAGE_SIZE])
+        if not page:
             return None
-        ids = {run.pk for run in batch} - {_merge(row, [r for r in batch if r.kind == KIND.FIRED])}
+        ids = {run.pk for run in page} - {_merge(row, [r for r in page if r.kind == KIND.FIRED])}
         deleted, _ = ScheduleRun.objects.using(using).filter(pk__in=ids).delete()
     return deleted
 

@@ -40,7 +40,7 @@ from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
 from hipq_django.schedules.changing import run_of
 
-PAGE = 200
+PAGE_SIZE = 200
 """How many schedules are locked and fired at once."""
 TRY_AGAIN = timedelta(seconds=30)
 """How long a schedule is left alone that could not be fired; then its due time is still on time."""
@@ -128,7 +128,7 @@ def _locked_due(
 ) -> QuerySet[Schedule]:
     # Without a join and another order, so that the planner always uses the index of due times.
     due = _armed(instance, left, again, using).filter(next_time__lte=now)
-    return locked(due, skip_locked=True)[:PAGE]
+    return locked(due, skip_locked=True)[:PAGE_SIZE]
 
 
 @built_once

@@ -176,14 +176,14 @@ _ended = Signal()
 _ended.connect(tell_of_end)
 
 
-PAGE = 100
+PAGE_SIZE = 100
 """The ends of how many tasks are read at once: each may be large."""
 
 
 def _tell(jobs: Sequence[Job], using: str) -> None:
     heard = [job for job in jobs if is_heard(job)]
-    for start in range(0, len(heard), PAGE):
-        page = heard[start : start + PAGE]
+    for start in range(0, len(heard), PAGE_SIZE):
+        page = heard[start : start + PAGE_SIZE]
         ends = Ends(page, using)
         for job in page:
             send(_ended, job, ends=ends)

@@ -143,7 +143,7 @@ def test_new_ranks(
     monkeypatch.setattr(reranking, "SETTLE", at_once)
     monkeypatch.setattr(reranking, "COME_BACK", at_once)
     monkeypatch.setattr(reranking, "SLICE_SECONDS", inf)
-    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
     config = get_instance()
 
     def prepare() -> tuple[Act, Act]:

@@ -36,7 +36,7 @@ def is_ranked(job: Job, queue: Queue) -> bool:
 def test_ranking_waits_for_no_row_and_passes_none_over(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
     monkeypatch.setattr(reranking, "COME_BACK", timedelta(seconds=-1))
     monkeypatch.setattr(reranking, "SLICE_SECONDS", 0.0)
     jobs = [hipq.enqueue("echo", n) for n in range(5)]

@@ -340,7 +340,7 @@ def test_a_locked_table_holds_a_look_for_a_few_waits(
 def test_schedules_that_wait_for_a_lock_hide_none_behind_them(
     session: Session, now: time_machine.Traveller, tried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing_module, "PAGE", 2)
+    monkeypatch.setattr(firing_module, "PAGE_SIZE", 2)
     unbuilt = firing_module._locked_due.__wrapped__  # type: ignore[attr-defined]  # by `wraps`
     monkeypatch.setattr(firing_module, "_locked_due", unbuilt)
     for number in range(2):

@@ -390,7 +390,7 @@ def test_an_answer_under_another_name_is_late_for_the_job_after_its_own(declare:
 
 
 def test_more_answers_than_one_batch_are_all_matched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "BATCH", 2)
+    monkeypatch.setattr(recovery, "PAGE_SIZE", 2)
     jobs = [hipq.enqueue("ask", job_key=key) for key in "abcde"]
     run_due_jobs()
     for key in "abcde":

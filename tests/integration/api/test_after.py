@@ -717,7 +717,7 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
         Job.objects.filter(pk__in=ids).delete()
         return cancel_page(ids, *given)
 
-    monkeypatch.setattr(batches, "PAGE", 2)
+    monkeypatch.setattr(batches, "PAGE_SIZE", 2)
     monkeypatch.setattr(batches, "cancel_page", end_first)
 
     assert hipq.cancel_batch(batch) == 2

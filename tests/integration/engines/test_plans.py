@@ -462,9 +462,9 @@ def test_an_enqueue(queue: Queue) -> None:
 
 
 def test_a_batch_that_is_pruned(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", BUSY)
+    monkeypatch.setattr(retention, "PAGE_SIZE", BUSY)
     with watched_plans() as plans:
-        moments = retention._delete_batch(queue.jobs.final(), "update_time")
+        moments = retention._delete_page(queue.jobs.final(), "update_time")
 
     assert_good(plans)
     assert len(moments) == BUSY

@@ -283,7 +283,7 @@ def test_a_type_that_this_process_does_not_know_is_not_timed_out_here(
 def test_more_jobs_than_one_batch_time_out(
     charge: JobTypeSpec, frozen_time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "BATCH", 2)
+    monkeypatch.setattr(recovery, "PAGE_SIZE", 2)
     hipq.enqueue_many([hipq.NewJob("charge") for _ in range(5)])
     HandWorker().work()
     frozen_time.shift(61)

@@ -294,7 +294,7 @@ def old_answer(status: str, days: float) -> Answer:
 
 def test_the_statements_of_a_prune_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite takes 1,000 conditions: after a million rows of a thousand at a time it refused."""
-    monkeypatch.setattr(retention, "BATCH", 1)
+    monkeypatch.setattr(retention, "PAGE_SIZE", 1)
     for _ in range(5):
         old_answer("unmatched", 20)
 
@@ -319,7 +319,7 @@ def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: 
 
 
 def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PAGE_SIZE", 2)
     for _ in range(5):
         old_answer("unmatched", 20)
 
@@ -356,7 +356,7 @@ def test_a_batch_stays_while_a_job_names_what_it_has_waited_for() -> None:
 
 
 def test_batches_are_pruned_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PAGE_SIZE", 2)
     Queue.objects.create(name="q")
     Batch.objects.create(instance="other", create_time=timezone.now() - timedelta(days=20))
     for _ in range(5):

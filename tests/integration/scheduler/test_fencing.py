@@ -86,7 +86,7 @@ def test_two_that_recover_do_it_once() -> None:
 
 
 def test_more_jobs_than_one_batch_are_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "BATCH", 2)
+    monkeypatch.setattr(recovery, "PAGE_SIZE", 2)
     hipq.enqueue_many([hipq.NewJob("echo") for _ in range(5)])
     HandWorker.crashed()
 

@@ -179,7 +179,7 @@ def ranks_fit(queue: Queue) -> list[bool]:
 
 def test_ranks_are_written_anew_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """How far it is stands in the database, so any worker goes on."""
-    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
     monkeypatch.setattr(reranking, "SLICE_SECONDS", 0)
     enqueue(*EXAMPLE)
     queue = ordered("priority")
@@ -193,7 +193,7 @@ def test_ranks_are_written_anew_batch_by_batch(monkeypatch: pytest.MonkeyPatch) 
 def test_an_order_that_is_changed_again_half_way_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
     enqueue(*EXAMPLE)
     queue = ordered("priority")
     queue.ranking = {**queue.ordering.as_ranking(), "after": Job.objects.all()[2].pk, "passes": 1}

@@ -398,7 +398,7 @@ def test_who_is_to_blame_does_not_depend_on_the_batches_of_a_takeover(
     innocent = hipq.enqueue("echo", "innocent", timeout=100_000)  # behind it by the deadline
     dead = HandWorker.crashed()
     assert len(dead.claims) == 2
-    monkeypatch.setattr(recovery, "BATCH", 1)
+    monkeypatch.setattr(recovery, "PAGE_SIZE", 1)
 
     moved = [recovery.recover_lost(get_instance()) for _ in range(3)]
 

@@ -58,7 +58,7 @@ def runs() -> list[tuple[str, datetime, int]]:
 def test_what_was_fired_becomes_one_run_that_grows(
     now: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule_runs, "BATCH", 2)
+    monkeypatch.setattr(schedule_runs, "PAGE_SIZE", 2)
     hipq.schedule("s", ECHO, DAILY)
     live(now, 1, 36)
 
