@@ -26,11 +26,12 @@ PAGE_SIZE = 1_000
 def prune(
     config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
 ) -> dict[str, int]:
-    """Delete final jobs past the retention of their queue, with their attempts and answers, runs of
-    schedules and batches without jobs too, and answers that no job has past ANSWER_RETENTION_DAYS.
+    """Delete what is past its retention; return how many rows of each kind were, or would be.
 
-    An early answer stays until its time to live is over. `days` overrides all of these. Return
-    how many jobs of each queue were deleted, or would be; "answers" counts those without a job.
+    Final jobs, with their attempts and answers, are kept as long as their queue says, and so are
+    runs of schedules and batches without jobs; answers without a job for ANSWER_RETENTION_DAYS, but
+    early ones until their time to live is over. `days` overrides all of these. Jobs are counted by
+    queue; "answers" are those without a job.
     """
     using, now = config.database, clock.now(config.database)
     counts: dict[str, int] = {}
