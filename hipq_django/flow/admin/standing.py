@@ -22,9 +22,6 @@ from hipq_django.monitoring.counts import format_count
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
 
-MAX_NAMED = 5
-"""How many children or ports a reason names."""
-
 TONES = {
     "failed": "failed",
     "running": "running",
