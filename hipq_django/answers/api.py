@@ -33,9 +33,8 @@ from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.job_types.registry import check_declared, names_of
 from hipq_django.models import Answer, Job
+from hipq_django.models.answer import MAX_MESSAGE_ID_CHARS
 from hipq_django.models.references import Keyed, pruned, twin, verb
-
-MAX_MESSAGE_ID_CHARS = 255
 
 
 @verb

@@ -37,9 +37,8 @@ from hipq_django.domain.validation import checked_reason, checked_type_name
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
+from hipq_django.models.batch import MAX_BATCH_NAME_CHARS
 from hipq_django.models.catalog import get_job_type
-
-MAX_BATCH_NAME_CHARS = 200
 
 
 @has_twin

@@ -11,8 +11,11 @@ from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
+from hipq_django.domain.validation import MAX_KEY_CHARS, MAX_TYPE_NAME_CHARS
 from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 from hipq_django.models.job import Job
+
+MAX_MESSAGE_ID_CHARS = 255
 
 
 class Answer(Row):
@@ -22,8 +25,8 @@ class Answer(Row):
     Status = AnswerStatus
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    job_type = models.CharField(_("job type"), max_length=200)
-    job_key = models.CharField(_("job key"), max_length=255, default=NONE)
+    job_type = models.CharField(_("job type"), max_length=MAX_TYPE_NAME_CHARS)
+    job_key = models.CharField(_("job key"), max_length=MAX_KEY_CHARS, default=NONE)
     job = RowKey(
         Job,
         models.CASCADE,
@@ -41,7 +44,7 @@ class Answer(Row):
         blank=True,
         help_text=_("Which of several answers to one job it is."),
     )
-    message_id = models.CharField(_("message id"), max_length=255, default=NONE)
+    message_id = models.CharField(_("message id"), max_length=MAX_MESSAGE_ID_CHARS, default=NONE)
     kind = models.CharField(_("kind"), max_length=10, choices=AnswerKind.choices)
     payload = JsonField(_("payload"))
     problem = models.TextField(

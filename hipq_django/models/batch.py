@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from hipq_django.domain.drafts import NewJob, OnConflict
     from hipq_django.models.job import Job
 
+MAX_BATCH_NAME_CHARS = 200
+
 
 class Batch(Row):
     """A name for the jobs that have it. What becomes of it is read from their states."""
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    name = models.CharField(_("name"), max_length=200, default=NONE)
+    name = models.CharField(_("name"), max_length=MAX_BATCH_NAME_CHARS, default=NONE)
     create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
 
     objects = RowManager()

@@ -30,7 +30,7 @@ from hipq_django.domain.states import (
     Phase,
     State,
 )
-from hipq_django.domain.validation import started
+from hipq_django.domain.validation import MAX_KEY_CHARS, started
 from hipq_django.models.base import (
     InOneDatabase,
     JsonField,
@@ -235,7 +235,7 @@ class Job(Row):
         default=Phase.NONE,
         help_text=_("What the worker does with it."),
     )
-    job_key = models.CharField(_("job key"), max_length=255, default=NONE)
+    job_key = models.CharField(_("job key"), max_length=MAX_KEY_CHARS, default=NONE)
     throttle_factor = factor_field(1, _("throttle factor"))
     time_windows = JsonField(_("time windows"), default=list, blank=True)
     expects = JsonField(
@@ -306,14 +306,14 @@ class Job(Row):
     )
     waiting_key = models.CharField(  # noqa: DJ001 - rows without it are not one byte longer
         _("waiting key"),
-        max_length=255,
+        max_length=MAX_KEY_CHARS,
         null=True,
         blank=True,
         editable=False,
     )
     kept_key = models.CharField(  # noqa: DJ001 - as above
         _("kept key"),
-        max_length=255,
+        max_length=MAX_KEY_CHARS,
         null=True,
         blank=True,
         editable=False,

@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.domain.throttling import RunningJob
 from hipq_django.domain.uniqueness import Unique
+from hipq_django.domain.validation import MAX_TYPE_NAME_CHARS
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.registry import get_declared, redactor_of_declared
 from hipq_django.models.base import JsonField, RowKey, RowManager, factor_field
@@ -26,7 +27,7 @@ class JobType(models.Model):
     """A job type of an instance. Its code is found by `name`, never edited here."""
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    name = models.CharField(_("name"), max_length=200)
+    name = models.CharField(_("name"), max_length=MAX_TYPE_NAME_CHARS)
     queue = RowKey(Queue, models.PROTECT, verbose_name=_("queue"), related_name="job_types")
     default_timeout = models.FloatField(
         _("default timeout"), default=86_400, help_text=_("Seconds.")

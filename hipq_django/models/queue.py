@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.conf.rules import QUEUE_RANGES
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import MAX_NAME_CHARS
 from hipq_django.models.base import JsonField, Row, RowManager, factor_field
 
 _ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each probe, for all queues
@@ -24,7 +25,7 @@ class Queue(Row):
     Order = Order
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    name = models.CharField(_("name"), max_length=100)
+    name = models.CharField(_("name"), max_length=MAX_NAME_CHARS)
     throttle_limit = factor_field(0, _("throttle limit"))
     order = models.CharField(_("order"), max_length=10, choices=Order.choices, default=Order.TIME)
     granularity_seconds = models.FloatField(_("granularity seconds"), default=1)

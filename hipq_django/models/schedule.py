@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.domain.schedules import (
     CATCH_UPS,
     MAX_CRON_CHARS,
+    MAX_NAME_CHARS,
     OVERLAPS,
     SHARED,
     Cron,
@@ -39,7 +40,7 @@ class Schedule(Row):
     """What makes a job at each of its due times. The row is what counts, read under its lock."""
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    name = models.CharField(_("name"), max_length=200)
+    name = models.CharField(_("name"), max_length=MAX_NAME_CHARS)
     job_type = RowKey(JobType, models.PROTECT, verbose_name=_("job type"), related_name="schedules")
     job_data = JsonField(_("job data"), default=dict, blank=True)
     options = JsonField(
