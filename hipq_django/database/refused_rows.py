@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal, said_of
 from hipq_django.domain.waits import LOCKED_SECONDS
+
+T = TypeVar("T")
 
 LEFT_SECONDS = 60.0
 """How long a row is left alone whose move was refused; it may be mended meanwhile."""
@@ -81,8 +83,7 @@ class RefusedRows:
                     raise
                 waits += is_wait
                 if len(part) > 1 and not (is_wait and waits >= MAX_WAITS):
-                    middle = len(part) // 2
-                    parts += [part[middle:], part[:middle]]
+                    parts += reversed(halves(part))
                 elif is_wait:
                     self._left |= dict.fromkeys(part, (steady() + LOCKED_SECONDS, error))
                 else:
@@ -96,6 +97,12 @@ class RefusedRows:
         sentence = f"left alone{how_long}; the others go on"
         row: dict[str, Any] = {self._field: pk}
         events.error("row_refused", sentence, duty=self._duty, **row, error=said_of(error))
+
+
+def halves(values: Sequence[T]) -> list[list[T]]:
+    """Return the halves of several values; none of a single one."""
+    middle = len(values) // 2
+    return [list(values[:middle]), list(values[middle:])] if middle else []
 
 
 class RefusedRowsError(Exception):

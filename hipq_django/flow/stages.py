@@ -20,6 +20,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line, is_cut_off, is_refusal
 from hipq_django.database.lookups import ids_in
+from hipq_django.database.refused_rows import halves
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import error_of, storable_text
@@ -289,9 +290,8 @@ def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str
         if not is_refusal(error):
             raise
         if len(staged) > 1:
-            middle = len(staged) // 2
-            yield from _enqueue(node, staged[:middle])
-            yield from _enqueue(node, staged[middle:])
+            for half in halves(staged):
+                yield from _enqueue(node, half)
             return
         yield staged[0], _masked(error, staged[0], node.instance)
 

@@ -16,7 +16,7 @@ from hipq_django.answers.aggregation import response_of
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
-from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.refused_rows import RefusedRows, halves
 from hipq_django.domain.reasons import left_alone, not_let_start
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
@@ -32,7 +32,6 @@ from hipq_django.scheduler.polling import (
     LockedOutJobs,
     RefusedStarts,
     StartDelay,
-    halves,
 )
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, snapshot

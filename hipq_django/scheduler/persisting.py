@@ -29,6 +29,7 @@ from hipq_django.database.errors import (
     is_refusal,
     may_pass,
 )
+from hipq_django.database.refused_rows import halves
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
@@ -142,9 +143,7 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> bool:
     if is_locked_out(error):
         _persist_a_half(lease, left, worker)
         return True
-    middle = len(left) // 2
-    halves = (left[:middle], left[middle:])
-    return all(_persist_part(lease, half, worker) for half in halves)
+    return all(_persist_part(lease, half, worker) for half in halves(left))
 
 
 def _persist_together(

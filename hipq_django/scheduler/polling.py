@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from hipq_django.database.refused_rows import halves
 from hipq_django.domain.throttling import MAX_DELAY_SECONDS
 from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
 from hipq_django.engines.values import QueueWork
@@ -198,12 +199,6 @@ class LockedOutJobs:
         """Note the ids of jobs among which are those that have just waited."""
         if waiting:
             self._of_queue[queue] = now + LOCKED_SECONDS, frozenset(waiting)
-
-
-def halves(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Return the halves of several jobs; none of a single one."""
-    middle = len(jobs) // 2
-    return [list(jobs[:middle]), list(jobs[middle:])] if middle else []
 
 
 # Queues with throttlers

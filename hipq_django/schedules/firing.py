@@ -28,7 +28,7 @@ from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
-from hipq_django.database.refused_rows import MAX_WAITS
+from hipq_django.database.refused_rows import MAX_WAITS, halves
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
@@ -175,8 +175,7 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
             is_wait = is_locked_out(error)
             waits += is_wait
             if len(part) > 1 and not (is_wait and waits >= MAX_WAITS):
-                middle = len(part) // 2
-                parts += [part[middle:], part[:middle]]
+                parts += reversed(halves(part))
             elif is_wait:
                 locked_out += [row.pk for row in part]
             else:
