@@ -23,7 +23,7 @@ from hipq_django.domain.states import Phase, State
 from hipq_django.domain.suspects import HARMLESS, loss_text
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import known_names
-from hipq_django.models import Attempt, Job, JobType, Queue, Worker
+from hipq_django.models import Attempt, Job, JobType, Worker
 from hipq_django.models.job import JobQuerySet
 
 PAGE_SIZE = 500
@@ -83,15 +83,10 @@ def _overdue(config: InstanceSettings) -> JobQuerySet:
     """Only of job types that this process has code for: the others are not its to fail."""
     names = known_names(config.name)
     types = JobType.objects.using(config.database).filter(instance=config.name, name__in=names)
-    jobs = _jobs(config).past_deadline(clock.in_statement(config.database))
+    jobs = Job.objects.using(config.database).of_instance(config.name)
+    jobs = jobs.past_deadline(clock.in_statement(config.database))
     # As the index of running jobs.
     return jobs.filter(job_type__in=types).order_by("queue_id", "deadline")
-
-
-def _jobs(config: InstanceSettings) -> JobQuerySet:
-    queues = Queue.objects.using(config.database).filter(instance=config.name)
-    ids = list(queues.values_list("pk", flat=True))
-    return Job.objects.using(config.database).filter(queue__in=ids)
 
 
 def _has_sent_in_time(job: Job) -> bool:
@@ -233,7 +228,8 @@ def _orphaned(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
     """Jobs whose owner is not live any more: running ones, and errors."""
     workers = Worker.objects.using(config.database)
     live = workers.filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
-    return _jobs(config).filter(~Exists(live)).owned()
+    jobs = Job.objects.using(config.database).of_instance(config.name)
+    return jobs.filter(~Exists(live)).owned()
 
 
 def _recover(config: InstanceSettings, ids: Sequence[int], beside: Collection[int]) -> int:

@@ -70,6 +70,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """
         return self.filter(pk=job.pk, create_time=job.create_time, job_type=job.job_type_id)
 
+    def of_instance(self, instance: str) -> JobQuerySet:
+        """Jobs of an instance: by the ids of its queues, with which the indexes begin."""
+        queues = Queue.objects.using(self.db).filter(instance=instance)
+        return self.filter(queue__in=list(queues.values_list("pk", flat=True)))
+
     def waiting(self) -> JobQuerySet:
         """Jobs in initial or retry."""
         return self.filter(state_in(*WAITING))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.apps import apps
 from django.db import OperationalError, connections
@@ -22,6 +21,7 @@ from hipq_django.exceptions import nearest
 from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.maintenance.retention import not_needed
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRun
+from hipq_django.models.job import JobQuerySet
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
@@ -90,11 +90,8 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     )
 
 
-def _jobs(config: InstanceSettings) -> Any:
-    queues = Queue.objects.using(config.database).filter(instance=config.name)
-    return Job.objects.using(config.database).filter(
-        queue__in=list(queues.values_list("pk", flat=True))
-    )
+def _jobs(config: InstanceSettings) -> JobQuerySet:
+    return Job.objects.using(config.database).of_instance(config.name)
 
 
 def _unknown_types(config: InstanceSettings) -> Iterator[tuple[JobType, int]]:
