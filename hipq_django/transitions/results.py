@@ -19,14 +19,11 @@ from hipq_django.transitions.outcomes import (
     announce,
     failed_values,
     final_values,
-    note_ended,
-    note_given_up,
     note_succeeded,
 )
 from hipq_django.transitions.ownership import mark_claimed
-from hipq_django.transitions.row_by_row import persist_row_by_row
+from hipq_django.transitions.row_by_row import note_claims_given_up, persist_row_by_row
 from hipq_django.transitions.values import (
-    Claim,
     Decided,
     Failed,
     PartlyWrittenError,
@@ -156,7 +153,7 @@ def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     announce(job_failed, raised, worker.using, {r.claim.id: r.exception for r in failed})
     errors = {r.claim.id: r.error for r in failed}
     final = [r for r in (*at_once, *decided) if isinstance(r.decision, GiveUp)]
-    _note_given_up([r.claim for r in final if r.claim.id in ids], worker.using)
+    note_claims_given_up([r.claim for r in final if r.claim.id in ids], worker.using)
     given_up = (
         (r.claim.job, _given_up(errors.get(r.claim.id), follows[r.claim.id], now))
         for r in final
@@ -165,12 +162,6 @@ def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     announce(job_finished, given_up, worker.using)
     batch.at_once = [r for r in at_once if r.claim.id in ids]
     return ids
-
-
-def _note_given_up(claims: Sequence[Claim], using: str) -> None:
-    """Tell of jobs that failed; what belongs to a claim with `extra` is written with its end."""
-    note_ended([claim.id for claim in claims if claim.extra is not None], using)
-    note_given_up([claim.id for claim in claims if claim.extra is None], using)
 
 
 def _given_up(error: Any, follows: Concluded, now: datetime) -> dict[str, Any]:

@@ -225,8 +225,14 @@ def _apply_decision(result: Decided, using: str, now: datetime) -> None:
     claim = result.claim
     values = final_values(failed_as(claim), now)
     rows_of(using, [claim.id]).update(**values)
-    (note_given_up if claim.extra is None else note_ended)([claim.id], using)
+    note_claims_given_up([claim], using)
     announce(job_finished, [(claim.job, values)], using)
+
+
+def note_claims_given_up(claims: Sequence[Claim], using: str) -> None:
+    """Tell of jobs that failed; what belongs to a claim with `extra` is written with its end."""
+    note_ended([claim.id for claim in claims if claim.extra is not None], using)
+    note_given_up([claim.id for claim in claims if claim.extra is None], using)
 
 
 def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: datetime) -> bool:
