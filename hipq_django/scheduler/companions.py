@@ -34,6 +34,7 @@ MAX_STIR_PAUSE = 0.1
 """How many seconds it asks none of them at most, however long that took the last time."""
 
 Persist = Callable[[Sequence[Result], Worker, datetime], Persisted]
+"""Writes results of jobs: `transitions.persist`, or its slower part alone."""
 
 
 class Companion(Protocol):

@@ -33,6 +33,7 @@ from hipq_django.database.refused_rows import halves
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
+from hipq_django.scheduler.companions import Persist
 from hipq_django.scheduler.current_batch import Lease
 from hipq_django.transitions.reports import log_results
 from hipq_django.transitions.values import (
@@ -51,9 +52,6 @@ from hipq_django.transitions.values import (
 
 MAX_BYTES = 8_000_000
 """How much is written at once, unless a single result is larger."""
-
-Write = Callable[[Sequence[Result], Worker, datetime], Persisted]
-"""Writes results of jobs: `transitions.persist`, or its slower part alone."""
 
 
 def persist_leased(
@@ -147,7 +145,7 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> bool:
 
 
 def _persist_together(
-    lease: Lease, results: Sequence[Result], worker: Worker, write: Write = transitions.persist
+    lease: Lease, results: Sequence[Result], worker: Worker, write: Persist = transitions.persist
 ) -> Exception | None:
     """Persist results and let go of them; return why those that are left are not written."""
     persisted = _try_to_persist(results, worker, write)
@@ -246,7 +244,7 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
 
 
 def _try_to_persist(
-    results: Sequence[Result], worker: Worker, write: Write = transitions.persist
+    results: Sequence[Result], worker: Worker, write: Persist = transitions.persist
 ) -> Persisted | Exception:
     """Persist results; return what became of them, or why the database writes none of them.
 
@@ -275,7 +273,7 @@ def forget_written(lease: Lease, persisted: Persisted) -> None:
 
 
 def persist(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Write = transitions.persist
+    results: Sequence[Result], worker: Worker, now: datetime, write: Persist = transitions.persist
 ) -> Persisted:
     """Persist results, and what companions have beside them; return what became of them."""
     if Ended in set(map(type, results)):
@@ -288,7 +286,7 @@ def persist(
 
 
 def persist_jobs(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Write = transitions.persist
+    results: Sequence[Result], worker: Worker, now: datetime, write: Persist = transitions.persist
 ) -> Persisted:
     """Persist results of jobs alone; return what became of them."""
     if WaitsFor not in set(map(type, results)):
@@ -303,7 +301,7 @@ def persist_jobs(
 
 
 def _persist_waiting(
-    several: Sequence[Result], worker: Worker, now: datetime, write: Write
+    several: Sequence[Result], worker: Worker, now: datetime, write: Persist
 ) -> Persisted:
     """Let jobs wait for several answers, and count those that came before this was known."""
     with worker_transaction(worker.using):

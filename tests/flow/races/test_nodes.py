@@ -19,7 +19,7 @@ from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
-from hipq_django.scheduler.persisting import Write
+from hipq_django.scheduler.companions import Persist
 from hipq_django.transitions.values import Persisted, Result
 from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing, without_constraint
@@ -554,7 +554,7 @@ def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
 
 
 def all_are_ours(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Write
+    results: Sequence[Result], worker: Worker, now: datetime, write: Persist
 ) -> Persisted:
     """Stand for the ends of jobs where nobody looks whose they are."""
     persisted = write(results, worker, now)
