@@ -341,7 +341,7 @@ def _settled(message: IncomingAnswer, using: str, job_id: int | None = None) -> 
     """Settle a job that waits for exactly this message; return the answer, or None."""
     with statement_transaction(using):
         answers = fast_path.settle([message], clock.now(using), using, job_id=job_id)
-    for answer in answers:
-        fast_path.log_received(answer)
-        return answer
-    return None
+    if not answers:
+        return None
+    fast_path.log_received(answers[0])
+    return answers[0]
