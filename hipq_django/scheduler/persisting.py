@@ -286,7 +286,7 @@ def persist(
 
 
 def persist_jobs(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Persist = transitions.persist
+    results: Sequence[Result], worker: Worker, now: datetime, write: Persist
 ) -> Persisted:
     """Persist results of jobs alone; return what became of them."""
     if WaitsFor not in set(map(type, results)):
