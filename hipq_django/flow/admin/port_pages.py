@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -220,7 +220,7 @@ class PortPages(NodeActions):
             has_default = _port_of(row).default is not NO_VALUE
             return [
                 (_("messages"), format_count(capped_count(_unread(row)), format_number)),
-                (_("are put on"), self._destinations(self._target(row, values).row)),
+                (_("are put on"), self._foreseen_target(row, values)),
                 (_("default"), stays if has_default else NOTHING),
             ]
         is_set = what == "default"
@@ -316,12 +316,25 @@ class PortPages(NodeActions):
 
     def _target(self, row: NodePort, values: dict[str, Any]) -> Port:
         """Return the port that the form names; raise `FlowError` where it is the same one."""
-        node = get(values["node"].strip(), instance=row.node.instance)
-        ports = node.inputs if values["direction"] == "in" else node.outputs
-        target = ports[values["port"]]
+        target = self._ports_named(row, values)[1][values["port"]]
         if target == _port_of(row):
             raise FlowError(_("This is the port itself."))
         return target
+
+    def _foreseen_target(self, row: NodePort, values: dict[str, Any]) -> str:
+        """Return where messages would be moved; only moving them makes a port that `*` is for."""
+        (node, ports), name = self._ports_named(row, values), values["port"]
+        if name in ports:
+            return self._destinations(ports[name].row)
+        new = NodePort(node=node, direction=values["direction"], name=name)
+        return _("%(port)s, which is new") % {"port": self._title(new)}
+
+    def _ports_named(
+        self, row: NodePort, values: dict[str, Any]
+    ) -> tuple[Node, Mapping[str, Port]]:
+        """Return the node that the form names, and its ports of the side that it names."""
+        node = get(values["node"].strip(), instance=row.node.instance)
+        return node, node.inputs if values["direction"] == "in" else node.outputs
 
     def _title(self, row: NodePort) -> str:
         names = {"side": SIDES[row.direction], "port": row.name, "node": self.label(row.node)}

@@ -238,6 +238,20 @@ def test_a_move_to_where_it_cannot_go_is_refused(
     assert history(node) == []
 
 
+def test_only_a_confirmed_move_makes_a_port(client: Client, node: Node) -> None:
+    log_in(client, "view_node", "read_port", "write_port")
+    target = flow.start("t.wild", run=False, alias="wild")
+    sent = {"node": "wild", "direction": "in", "port": "mistyped"}
+    before = list(target.inputs)
+
+    page = ask(client, node.inputs["number"], "move", **sent).content.decode()
+    assert list(target.inputs) == before
+    assert f"in-port mistyped of wild (node {target.pk}), which is new" in page
+    send(client, node.inputs["number"], "move", **sent)
+
+    assert target.inputs["mistyped"].peek(9) == [1, 2]
+
+
 # The confirmation
 
 
