@@ -101,22 +101,22 @@ def of_spec(spec: Any, instance: str, graph: Node | None = None) -> Picture:
         _named(line.into for line in lines if line.target == OWN_OUTPUTS),
     )
     declared = {component.name: component for component in all_components(instance)}
-    for name, given in list(nodes.items())[:MAX_CHILDREN]:
-        ports = declared.get(STAGE if "jobs" in _dict(given) else _component(given))
-        box = _wanted(name, _dict(given), ports, lines)
+    goes = [name for name in before if name not in nodes]
+    for name in sorted(nodes, key=before.__contains__)[:MAX_CHILDREN]:  # new ones first
+        given = _dict(nodes[name])
+        ports = declared.get(STAGE if "jobs" in given else _component(given))
+        box = _wanted(name, given, ports, lines)
         status, tone = (_("stays"), "completed") if name in before else (_("new"), "running")
         boxes.append(replace(box, status=status, tone=TONES[tone]))
-    goes = _("disowned") if _dict(spec).get("removed") == "keep" else _("terminated")
-    for name, component in before.items():
-        if name not in nodes:
-            boxes.append(Box(name, name, component, goes, TONES["failed"]))
-    return _picture(boxes, lines, len(nodes) > MAX_CHILDREN)
+    how = _("disowned") if _dict(spec).get("removed") == "keep" else _("terminated")
+    boxes += [Box(name, name, before[name], how, TONES["failed"]) for name in goes[:MAX_CHILDREN]]
+    return _picture(boxes, lines, max(len(nodes), len(goes)) > MAX_CHILDREN)
 
 
 def _before(graph: Node) -> dict[str, str]:
     """Return the components of the nodes that a graph has, by their names."""
-    there = Node.objects.using(graph.using).filter(parent=graph.pk).select_related("job_type")
-    return {node.name: node.job_type.name for node in there[:MAX_CHILDREN]}
+    there = Node.objects.using(graph.using).filter(parent=graph.pk).order_by("pk")
+    return dict(there.values_list("name", "job_type__name"))
 
 
 def _wanted(name: str, given: dict[str, Any], declared: Any, lines: Sequence[Line]) -> Box:

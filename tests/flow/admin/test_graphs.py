@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hipq_django import flow
 from hipq_django.domain.redaction import MASK
+from hipq_django.flow.admin import pictures
 from hipq_django.flow.models import Connection, Node
 from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
 
@@ -70,6 +71,25 @@ def test_a_preview_shows_what_would_change_and_changes_nothing(client: Client, g
     assert picture.count("<path d=") == 2
     assert set(graph.children) == {"one", "two"}
     assert history(graph) == []
+
+
+def test_a_preview_of_more_nodes_than_can_be_drawn_says_what_changes(
+    client: Client, graph: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MAX_CHILDREN", 2)
+    log_in(client, "view_node", "edit_graph")
+    five = {name: {"component": "flow.each"} for name in "abcde"}
+    graph.apply({"nodes": five})
+
+    stays = send(client, graph, {"nodes": {**five, "f": five["a"]}}, "_preview").content.decode()
+    goes = send(client, graph, {"nodes": {"e": five["a"]}}, "_preview").content.decode()
+
+    for says in ("a, flow.each, stays", "f, flow.each, new"):
+        assert says in stays
+    for says in ("a, flow.each, terminated", "b, flow.each, terminated", "e, flow.each, stays"):
+        assert says in goes
+    for page in (stays, goes):
+        assert "There are more nodes than can be drawn." in page
 
 
 @pytest.mark.parametrize("button", ["_preview", "_apply"])
