@@ -273,7 +273,7 @@ class PortPages(NodeActions):
         return format_html("{} {}", read_by, badges(reader, self.now))
 
     def _write(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
-        _port_of(row).write(values["value"])
+        _port_of(row).write(unmask(values["value"], None, None))
         return f"Wrote a message to {row}.", _("The message was written.")
 
     def _set_default(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:

@@ -132,10 +132,8 @@ class GraphAdmin(RowPages):
         instance = self._instance if row is None else row.instance
         if not form.is_valid():
             return NOTHING, []
-        stored = NOTHING if row is None else row.spec
-        spec = form.cleaned_data["spec"]
-        if row is not None:
-            spec = sent_spec(form, stored, redactor_of_all(instance, self.database))
+        stored = None if row is None else row.spec
+        spec = sent_spec(form, stored, redactor_of_all(instance, self.database))
         if spec is NOTHING:
             return NOTHING, []
         return spec, check(spec, only_public=True, instance=instance)

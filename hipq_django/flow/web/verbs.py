@@ -93,15 +93,17 @@ def components(call: Call) -> Answer:
 def start(call: Call) -> Answer:
     """Start a node of a public component, or the nodes of a spec."""
     options = dict(call.fields)
+    data = options.pop("data", None)
+    options = unmask(options, None, None)  # it may be copied from what is told masked
     component = options.pop("component")
     _check_component(call, component)
-    for port, values in options.get("data", {}).items():
+    for port, values in (data or {}).items():
         _check_messages(f"data: of port {port!r:.100}", values)
     if "parent" in options:
         options["parent"] = call.named("parent")
     options["at"] = read_moment(options.get("at"))
     options.setdefault("by", f"user:{call.user}"[:200])
-    return {"node": flow.start(component, instance=call.instance, **options).pk}
+    return {"node": flow.start(component, instance=call.instance, data=data, **options).pk}
 
 
 def _check_component(call: Call, component: Any) -> None:

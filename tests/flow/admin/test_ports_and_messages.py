@@ -570,6 +570,15 @@ def test_a_mask_elsewhere_is_refused(admin_client: Client, order: Message, edite
     assert Message.objects.get(pk=order.pk).data == order.data
 
 
+def test_a_mask_in_a_new_message_is_refused(admin_client: Client) -> None:
+    port = flow.start("t.cards", run=False).inputs["order"]
+
+    page = ask(admin_client, port, "write", value=f'{{"card": "{MASK}"}}').content.decode()
+
+    assert "stands for a value that is not shown" in page.partition("errorlist")[2]
+    assert not port.has_data
+
+
 @pytest.mark.parametrize("page", ["message", "drop"])
 def test_a_short_masked_value_cannot_be_found_by_trying(
     admin_client: Client, order: Message, page: str

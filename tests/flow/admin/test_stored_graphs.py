@@ -210,6 +210,16 @@ def test_sensitive_values_are_masked_and_stay(client: Client) -> None:
     assert row.spec["nodes"]["one"]["inputs"]["a"]["default"] == {"card": "4242", "x": 2}
 
 
+def test_a_mask_in_a_new_graph_is_refused(client: Client) -> None:
+    log_in(client, "edit_graph")
+    node = {"component": "flow.merge", "inputs": {"a": {"default": {"card": MASK}}}}
+
+    page = add(client, "copied", {"nodes": {"one": node}}).content.decode()
+
+    assert "stands for a value that is not shown" in page.partition("errorlist")[2]
+    assert not Graph.objects.exists()
+
+
 def test_a_graph_is_deleted(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     client.post(page_url(stored, "delete"), {"post": "yes"})

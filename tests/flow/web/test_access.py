@@ -340,6 +340,19 @@ def test_what_is_masked_in_a_graph_stays_when_it_is_sent_back(
     assert "4711" not in str(refusal)
 
 
+def test_a_mask_in_what_is_started_is_refused(user_with: Callable[..., Api]) -> None:
+    api = user_with("view_node", "edit_graph", "start_node")
+    spec = {"nodes": {"a": {"component": "t.pays", "args": [{"card": "•••"}]}}}
+    for body in (
+        {"component": spec},
+        {"component": "t.pays", "inputs": {"order": {"default": {"card": "•••"}}}},
+    ):
+        said = api.refused("nodes", 422, **body)["error"]
+        assert "stands for a value that is not shown" in said
+
+    assert not flow.Node.objects.exists()
+
+
 def test_what_is_masked_in_a_node_stays_when_it_is_sent_back(
     user_with: Callable[..., Api],
 ) -> None:
