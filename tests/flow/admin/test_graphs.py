@@ -13,7 +13,7 @@ from hipq_django import flow
 from hipq_django.domain.redaction import MASK
 from hipq_django.flow.admin import pictures
 from hipq_django.flow.models import Connection, Node
-from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
+from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +51,15 @@ def test_a_new_spec_is_applied(client: Client, graph: Node) -> None:
     [link] = Connection.objects.filter(source__node__name="one")
     assert link.target.node.name == "three"
     assert history(graph) == ["Applied a new spec."]
+
+
+def test_a_large_spec_is_applied(admin_client: Client, graph: Node) -> None:
+    large = {"component": "flow.each", "inputs": {"in": {"default": '"' * 450_000}}}
+    spec, url = {"nodes": {**SPEC["nodes"], "three": large}}, page_url(graph, "graph")
+
+    submit(admin_client, url, html(admin_client, url), "Graph", spec=json.dumps(spec), _apply="1")
+
+    assert graph.graph == spec
 
 
 def test_a_preview_shows_what_would_change_and_changes_nothing(client: Client, graph: Node) -> None:

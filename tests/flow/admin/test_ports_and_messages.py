@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any
 
@@ -14,7 +15,7 @@ from hipq_django.domain.redaction import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.models import Message, Node, NodePort, Wake
-from tests.admin_pages import history, html, list_url, log_in, messages_of
+from tests.admin_pages import history, html, list_url, log_in, messages_of, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -535,6 +536,44 @@ def test_messages_need_permissions(client: Client, node: Node, page: str, permis
 
     assert client.post(url, sent).status_code == 403
     assert node.inputs["number"].peek(9) == [1, 2]
+
+
+# Large messages
+
+
+QUOTES = json.dumps('"' * 450_000)
+"""May be a message; percent-encoded it is larger than Django lets a form be."""
+
+
+@pytest.mark.parametrize(
+    ("do", "name", "form", "title"),
+    [
+        ("write", "value", "Write a message", "Write a message"),
+        ("default", "default", "Default", "Set the default"),
+    ],
+)
+def test_a_large_value_is_put_on_a_port(
+    admin_client: Client, do: str, name: str, form: str, title: str
+) -> None:
+    port = flow.start("t.wild", run=False).inputs["text"]
+    url = port_url(port)
+
+    page = html(admin_client, url)
+    asked = submit(admin_client, url, page, form, do=do, **{name: QUOTES}).content.decode()
+    submit(admin_client, url, asked, title)
+
+    assert port.read() == json.loads(QUOTES)
+
+
+def test_a_large_message_is_edited(admin_client: Client) -> None:
+    node = flow.start("t.wild", run=False)
+    node.pause()
+    node.inputs["text"].write("short")
+    url = message_url(first_of(node))
+
+    submit(admin_client, url, html(admin_client, url), "Edit the message", value=QUOTES)
+
+    assert node.inputs["text"].read() == json.loads(QUOTES)
 
 
 # Masks

@@ -13,7 +13,7 @@ from hipq_django import flow
 from hipq_django.domain.redaction import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, Node
-from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
+from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -69,6 +69,16 @@ def test_a_graph_is_edited_and_nodes_stay_as_they_are(client: Client, stored: Gr
     assert (stored.spec, stored.version) == (spec, 2)
     assert node.graph == SPEC
     assert history(stored) == ["Changed spec."]
+
+
+def test_a_large_graph_is_saved(admin_client: Client, stored: Graph) -> None:
+    large = {"component": "flow.each", "inputs": {"in": {"default": '"' * 450_000}}}
+    spec, url = {"nodes": {"one": large}}, page_url(stored)
+
+    submit(admin_client, url, html(admin_client, url), "Graph", spec=json.dumps(spec), _save="1")
+
+    stored.refresh_from_db()
+    assert stored.spec == spec
 
 
 def test_all_problems_are_told_and_nothing_is_saved(client: Client, stored: Graph) -> None:
