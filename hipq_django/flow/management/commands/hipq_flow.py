@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from django.db.models import QuerySet
 from django.utils.translation import override
 
 from hipq_django.flow.aliases import get
+from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.explaining import explain, with_unread
 from hipq_django.flow.graphs.applying import check, start
 from hipq_django.flow.graphs.problem import errors_of
@@ -82,7 +84,11 @@ class Command(InstanceCommand):
             if options["name"]
             else nodes.filter(parent=None)
         )
-        trees = [_tree(row) for row in _shown(top)]
+        explains_all = options["json"]
+        if options["name"]:
+            trees = [_tree(row, explains_all=explains_all) for row in _shown(top)]
+        else:
+            trees = _trees(top, explains_all=explains_all)
         if options["json"]:
             self.stdout.write(json.dumps(trees, indent=2))
             return
@@ -162,18 +168,28 @@ def _why(row: Any) -> list[str]:
         return [str(reason) for reason in explain(row)]
 
 
-def _tree(row: Any) -> dict[str, Any]:
+def _trees(nodes: QuerySet[Any], *, explains_all: bool) -> list[dict[str, Any]]:
+    """Return what is shown of nodes, but of those that are deleted meanwhile."""
+    trees = []
+    for row in _shown(nodes):
+        with suppress(NodeDeletedError):
+            trees.append(_tree(row, explains_all=explains_all))
+    return trees
+
+
+def _tree(row: Any, *, explains_all: bool) -> dict[str, Any]:
+    """Return what is shown of a node; why it does not run is asked only if that is shown."""
     unread = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
     children = Node.objects.using(row.using).filter(parent=row.pk)
     return {
         "node": row.pk,
         "name": row.name or next(iter(row.aliases), ""),
         "component": row.job_type.name,
-        "status": derived(row),
+        "status": (status := derived(row)),
         "unread": format_count(row.unread),
         "out": format_count(capped_count(unread.filter(port__direction="out"))),
-        "why": _why(row),
-        "children": [_tree(child) for child in _shown(children)],
+        "why": _why(row) if explains_all or status == "failed" else [],
+        "children": _trees(children, explains_all=explains_all),
     }
 
 
@@ -183,8 +199,7 @@ def _lines(tree: dict[str, Any], depth: int) -> Iterator[str]:
         f"{'  ' * depth}{tree['node']}{name} ({tree['component']}): {tree['status']}, "
         f"{tree['unread']} unread, {tree['out']} out"
     )
-    if tree["status"] == "failed":
-        for reason in tree["why"]:
-            yield f"{'  ' * depth}  {reason}"
+    for reason in tree["why"]:
+        yield f"{'  ' * depth}  {reason}"
     for child in tree["children"]:
         yield from _lines(child, depth + 1)
