@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import NamedTuple
+from unicodedata import category
 
 WIDTH, HEAD, ROW = 168, 46, 20
 """The width of a box, and the heights of its head and of a port's row."""
@@ -312,5 +313,10 @@ def _cut(text: str, chars: int) -> str:
 def _text(text: str) -> str:
     """Return a text for XML, which has no place for control characters."""
     return escape(
-        "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+        "".join(char if _is_shown(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
     )
+
+
+def _is_shown(char: str) -> bool:
+    """Return whether a character can be seen, or is a space: some languages have several."""
+    return char.isprintable() or category(char) == "Zs"

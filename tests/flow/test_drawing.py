@@ -65,6 +65,15 @@ def test_no_boxes_overlap_and_all_lie_in_the_picture(graph: tuple[list[Box], lis
         assert 0 <= corners[box.key].y <= height - box.height
 
 
+def test_spaces_of_all_languages_are_drawn_and_control_characters_replaced() -> None:
+    box = Box("one", "1\u00a0234\u202f5\x07\ud800", inputs=[Mark("in", "1\u202f234")])
+
+    svg = draw([box], [], "")
+
+    assert "1\u00a0234\u202f5\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}" in svg
+    assert ">1\u202f234<" in svg
+
+
 def layers(*pairs: str) -> dict[str, int]:
     keys = sorted({key for pair in pairs for key in pair})
     corners, _ = place({key: Box(key, key) for key in keys}, [(p[0], p[1]) for p in pairs])
