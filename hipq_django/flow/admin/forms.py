@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _, gettext_lazy
 
+from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.values import NOTHING
@@ -25,13 +26,20 @@ class JsonValueField(forms.Field):
         super().__init__(widget=widget, **options)
 
     def to_python(self, value: Any) -> Any:
-        """Return the value; raise `ValidationError` with the place of what is no JSON."""
+        """Return the value; raise `ValidationError` with the place of what is no JSON.
+
+        What no database can hold is refused here, too: it could not be shown on a page either.
+        """
         if not value or not value.strip():
             return NOTHING
         try:
-            return json.loads(value, parse_constant=_no_constant)
+            return to_json(json.loads(value, parse_constant=_no_constant))
         except RecursionError as error:
             raise ValidationError(_("This is nested too deeply.")) from error
+        except NotJsonError as error:
+            raise ValidationError(
+                _("This cannot be stored: %(error)s.") % {"error": error}
+            ) from error
         except ValueError as error:
             raise ValidationError(_("This is not JSON: %(error)s.") % {"error": error}) from error
 

@@ -175,7 +175,17 @@ def test_who_knows_of_another_spec_replaces_it(client: Client, graph: Node) -> N
     assert set(graph.children) == {"one", "two"}
 
 
-@pytest.mark.parametrize("spec", ["", "{", "[" * 100_000, "NaN"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        "NaN",
+        r'{"nodes": {"\ud800": {}}}',
+        r'{"edges": ["a.\ud800 -> b.in"]}',
+    ],
+)
 def test_what_is_no_json_is_refused_beside_the_field(
     client: Client, graph: Node, spec: str
 ) -> None:
@@ -259,7 +269,7 @@ def test_the_picture_is_bounded(admin_client: Client) -> None:
 
 words = st.sampled_from(
     ["nodes", "edges", "inputs", "outputs", "component", "flow.each", "one", "one.out -> two.a",
-     "init", "removed", "keep", "one.in", "", "*", "\0", "->"]
+     "init", "removed", "keep", "one.in", "", "*", "\0", "\ud800", "->"]
 )  # fmt: skip
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | words,

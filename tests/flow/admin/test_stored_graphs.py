@@ -136,6 +136,17 @@ def test_what_is_no_json_is_told(client: Client, stored: Graph) -> None:
     assert "This is not JSON" in edit(client, stored, "{").content.decode()
 
 
+@pytest.mark.parametrize("button", ["_preview", "_save"])
+def test_a_spec_that_cannot_be_stored_is_refused_beside_the_field(
+    client: Client, stored: Graph, button: str
+) -> None:
+    log_in(client, "edit_graph")
+    spec = {"nodes": {"\ud800": {"component": "flow.each"}}}
+
+    for response in (add(client, "new", spec, button), edit(client, stored, spec, button=button)):
+        assert "lone surrogate" in response.content.decode().partition("errorlist")[2]
+
+
 def test_of_two_who_edit_the_second_is_told(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     edit(client, stored, {"nodes": {}})
