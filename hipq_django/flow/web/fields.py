@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hipq_django.domain.serialization import to_json
+from hipq_django.domain.serialization import sized_json, to_json
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow.web.refusals import RefusedCallError
 
@@ -55,6 +55,9 @@ RUN: Fields = {
 }
 """What is said of a run, by its own verb or beside another one."""
 
+MAX_CONTEXT_BYTES = 8_192
+"""How large a context may be: it is stored with each of the many messages of a request."""
+
 OF_FLOWS = ("node", "run", "channel")
 """What flows say themselves in the context of a message."""
 
@@ -99,7 +102,14 @@ def storable(body: Any) -> Any:
 
 
 def checked_context(context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the context of a body; raise `RefusedCallError` if it pretends to come from a node."""
+    """Return the context of a body; raise `RefusedCallError` for one that is too large.
+
+    Or for one that pretends to come from a node.
+    """
+    size = sized_json(context)[1]
+    if size > MAX_CONTEXT_BYTES:
+        text = f"context: it has {size:,} bytes as JSON, at most {MAX_CONTEXT_BYTES:,} are taken."
+        raise RefusedCallError(413, text)
     for name in OF_FLOWS:
         if name in context:
             raise RefusedCallError(

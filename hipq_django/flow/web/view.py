@@ -43,9 +43,10 @@ class EndpointView(ReceivingView):
 
     401: nobody who is known asks. 403: the permission is missing, or another site asks in the
     user's name. 404: there is no such node, port or graph. 409: a name is taken, or a node locked
-    or running. 411: the length of the body is missing. 413: the body, or a message, is too large.
-    422: the body is not as it must be; `problems` says what is wrong with a graph. 405: another
-    method. 503: the database or the configuration failed. Each of these changes nothing.
+    or running. 411: the length of the body is missing. 413: the body, a message or the context is
+    too large. 405: another method. 422: the body is not as it must be; `problems` says what is
+    wrong with a graph. 503: the database or the configuration failed. Each of these changes
+    nothing.
     """
 
     endpoints: Mapping[str, Endpoint] = {}

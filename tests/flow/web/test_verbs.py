@@ -343,6 +343,17 @@ def test_entries_are_logged_with_their_context(api: Api) -> None:
     api.refused("log", 422, entry="x", context={"node": 5})
 
 
+def test_a_large_context_is_refused(api: Api) -> None:
+    node = flow.start(Sum, run=False)
+    path = f"nodes/{node.pk}/inputs/number/write"
+    api.post(path, data=1, context={"note": "\u00e9" * 4_000})
+
+    said = api.refused(path, 413, list=[2, 3], context={"note": "\u00e9" * 4_100})["error"]
+
+    assert said == "context: it has 8,212 bytes as JSON, at most 8,192 are taken."
+    assert node.inputs["number"].peek(9) == [1]
+
+
 def test_messages_carry_the_context_of_a_body(api: Api) -> None:
     node = flow.start(Sum, run=False)
     path = f"nodes/{node.pk}/inputs/number"
