@@ -521,6 +521,7 @@ class PortPages(NodeActions):
         return rows.first()
 
     def _drop_view(self, request: HttpRequest, object_id: str, message_id: str) -> HttpResponse:
+        self.require(request, "view_message")
         self.require(request, "delete_message")
         message = self._message(request, object_id, message_id)
         if message is None:

@@ -538,6 +538,15 @@ def test_messages_need_permissions(client: Client, node: Node, page: str, permis
     assert node.inputs["number"].peek(9) == [1, 2]
 
 
+def test_only_who_may_see_a_message_drops_it(client: Client, node: Node) -> None:
+    log_in(client, "view_node", "delete_message")
+    url = message_url(first_of(node), "drop")
+
+    assert client.get(url).status_code == 403
+    assert client.post(url, {"seen": "x"}).status_code == 403
+    assert node.inputs["number"].peek(9) == [1, 2]
+
+
 # Large messages
 
 
