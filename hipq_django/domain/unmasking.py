@@ -14,10 +14,16 @@ def unmask(edited: Any, stored: Any, shown: Any) -> Any:
 
     `shown` is the stored value as it was shown, masked.
 
-    Raise `InvalidJobError` for a mask in another place: what it stands for is not known.
+    Raise `InvalidJobError` for a mask in another place: what it stands for is not known. Also for
+    a value that is nested deeper than Python can follow: 3.11 has one limit for all its frames.
     """
-    restored = _restored(edited, stored, shown)
-    if MASK in json.dumps(_changed(restored, stored), ensure_ascii=False):
+    try:
+        restored = _restored(edited, stored, shown)
+        changed = json.dumps(_changed(restored, stored), ensure_ascii=False)
+    except RecursionError as error:
+        text = "The value is nested too deeply to be compared with what is stored: replace it."
+        raise InvalidJobError(text) from error
+    if MASK in changed:
         raise InvalidJobError(
             f"{MASK} stands for a value that is not shown: leave it where it is, or replace it."
         )

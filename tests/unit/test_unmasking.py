@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 import pytest
@@ -52,6 +54,20 @@ def test_a_mask_in_another_place_is_refused(edited: Any) -> None:
     """Else a value would get into the hands, or the place, of another."""
     with pytest.raises(InvalidJobError, match="leave it where it is, or replace it"):
         unmasked(edited)
+
+
+def test_what_is_nested_too_deeply_to_be_compared_is_refused() -> None:
+    stored: Any = {"a": 1}
+    for _ in range(499):
+        stored = {"a": stored}
+    edited = json.loads(json.dumps(stored).replace("1", "2"))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)  # as if the stack of a request was there already
+    try:
+        with pytest.raises(InvalidJobError, match="nested too deeply"):
+            unmask(edited, stored, stored)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 BY: Any = {"card": ["4711", "4712"], "by": {"4711": {"card": 1}, "4712": {"n": 2}, "other": 3}}
