@@ -8,7 +8,9 @@ from typing import Any
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.graphs.problem import Problem
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.values import STAGE
 from hipq_django.job_types.registry import names_of
 
 
@@ -49,5 +51,12 @@ def _of_component(instance: str, path: str, given: Any) -> Iterator[Problem]:
     except UnknownComponentError:
         is_public = False
     if not is_public:
-        hint = "Declare it with public=True, if anybody may start it."
+        hint = _HINTS.get(str(given), "Declare it with public=True, if anybody may start it.")
         yield Problem(path, f"{given!r:.100} is not public.", hint)
+
+
+_HINTS = {
+    STAGE: "Name the job type by the key 'jobs' of a node in a graph.",
+    GRAPH: "Give the spec itself; inside of a spec, the nodes.",
+}
+"""What to do in place of naming a component that makes others, which may not be public."""

@@ -21,6 +21,14 @@ def test_a_component_is_public_if_it_says_so() -> None:
         assert paths(private) == ["component"]
 
 
+def test_what_is_never_public_says_what_to_name_in_its_place() -> None:
+    nodes = {"a": {"component": "flow.jobs"}, "b": {"component": "flow.graph"}}
+    of_stage, of_graph = check_public("default", {"nodes": nodes})
+
+    assert "'jobs'" in of_stage.hint
+    assert "the spec itself" in of_graph.hint
+
+
 def test_all_that_is_private_in_a_spec_is_told(settings: Settings) -> None:
     settings.HIPQ = {"default": {"FLOW": {"PUBLIC_JOBS": ["ship"]}}}
     nodes = {
