@@ -107,7 +107,7 @@ class NewGraphForm(SpecForm):
 
 
 class StartForm(forms.Form):
-    """How a graph is started."""
+    """How a graph is started, and which version of it the page showed."""
 
     alias = forms.CharField(
         label=gettext_lazy("Alias"),
@@ -115,6 +115,7 @@ class StartForm(forms.Form):
         required=False,
         help_text=gettext_lazy("Another name by which the node is found; may be left empty."),
     )
+    seen = forms.CharField(widget=forms.HiddenInput)
 
 
 class MoveForm(forms.Form):

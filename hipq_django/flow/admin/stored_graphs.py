@@ -211,7 +211,8 @@ class GraphAdmin(RowPages):
         row = self._row(request, object_id)
         if row is None:
             return self.gone(request, object_id)
-        form = StartForm(request.POST if "confirmed" in request.POST else None)
+        sent = request.POST if "confirmed" in request.POST else None
+        form = StartForm(sent, initial={"seen": row.version})
         if not form.is_valid():
             return self._start_page(request, row, form)
         node = self._start(request, row, form)
@@ -238,9 +239,10 @@ class GraphAdmin(RowPages):
 
     def _start(self, request: HttpRequest, row: Graph, form: StartForm) -> Node | None:
         by = f"user:{request.user.get_username()}"[:200]
+        alias, seen = form.cleaned_data["alias"] or None, id_from(form.cleaned_data["seen"]) or 0
         try:
             with transaction.atomic(using=self.database), write_transaction(self.database):
-                node = start_graph(row, alias=form.cleaned_data["alias"] or None, by=by)
+                node = start_graph(row, version=seen, alias=alias, by=by)
                 self.log_change(request, row, f"Started {node}.")
         except HipqError as error:
             redactor = redactor_of_all(row.instance, self.database).knowing(row.spec)

@@ -8,6 +8,8 @@ from django.db import IntegrityError, transaction
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import checked_type_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.exceptions import FlowError
@@ -40,14 +42,26 @@ def change_graph(row: Graph, spec: Any, *, version: int) -> None:
     rows = Graph.objects.using(row.using).filter(pk=row.pk, version=version)
     now = clock.now(row.using)
     if not rows.update(spec=spec, version=version + 1, update_time=now):
-        raise FlowError(f"graph {row.name!r} was changed, or deleted, after version {version}.")
+        raise _changed_after(version, row)
 
 
-def start_graph(row: Graph, **options: Any) -> Node:
-    """Start a graph as it is kept, if what it names is still public; options of `flow.start`."""
+def start_graph(row: Graph, *, version: int, **options: Any) -> Node:
+    """Start a graph as it is kept, if what it names is still public; options of `flow.start`.
+
+    Raise `FlowError` if somebody has written another spec after this version.
+    """
     checked_name(row.name, row.instance)
-    checked_spec(row.spec, only_public=True, instance=row.instance)
-    return start(row.spec, instance=row.instance, **options)
+    using = row.using
+    with write_transaction(using):
+        kept = locked(Graph.objects.using(using).filter(pk=row.pk, version=version)).first()
+        if kept is None:
+            raise _changed_after(version, row)
+        checked_spec(kept.spec, only_public=True, instance=row.instance)
+        return start(kept.spec, instance=row.instance, **options)
+
+
+def _changed_after(version: int, row: Graph) -> FlowError:
+    return FlowError(f"graph {row.name!r} was changed, or deleted, after version {version}.")
 
 
 def checked_name(name: str, instance: str) -> str:

@@ -42,8 +42,9 @@ def edit(client: Client, row: Graph, spec: Any, version: int = 1, button: str = 
 
 
 def start(client: Client, row: Graph, **sent: str) -> Any:
-    """Say yes on the page that asks."""
-    return client.post(page_url(row, "start"), {"confirmed": "1", **sent}, follow=True)
+    """Say yes on the page that asks, which shows the first version if nothing else is said."""
+    sent = {"confirmed": "1", "seen": "1", **sent}
+    return client.post(page_url(row, "start"), sent, follow=True)
 
 
 def test_a_graph_is_added_and_started_by_its_name(client: Client) -> None:
@@ -208,6 +209,23 @@ def test_a_graph_is_started_once_that_is_confirmed(client: Client, stored: Graph
     assert history(stored) == [f"Started {node}."]
     assert "alias 'parts' is that of" in messages_of(start(client, stored, alias="parts"))[0]
     assert Node.objects.filter(parent=None).count() == 1
+
+
+def test_a_graph_that_was_changed_since_it_was_shown_is_not_started(
+    client: Client, stored: Graph
+) -> None:
+    log_in(client, "edit_graph", "start_node")
+    page = html(client, page_url(stored, "start"))
+    seen = page.partition('name="seen" value="')[2].partition('"')[0]
+    edit(client, stored, {"nodes": {"theirs": {"component": "flow.each"}}})
+
+    response = start(client, stored, seen=seen)
+
+    assert messages_of(response) == ["graph 'shop.parts' was changed, or deleted, after version 1."]
+    assert "theirs, flow.each, new" in response.content.decode()  # the page of the graph, as it is
+    assert not Node.objects.exists()
+    start(client, stored, seen="2")
+    assert list(flow.get(Node.objects.get(parent=None).pk).children) == ["theirs"]
 
 
 def test_a_graph_is_not_started_with_what_is_no_more_public(client: Client) -> None:
