@@ -140,7 +140,7 @@ def _locked_tree(node: Node) -> list[Node]:
     found: dict[int, Node] = {}
     while new := [pk for pk in tree_of(node) if pk not in found]:
         rows = Node.objects.using(node.using).filter(ids_in("pk", new)).order_by("pk")
-        found |= {row.pk: row for row in locked(rows)}
+        found |= {row.pk: row for row in locked(rows.select_related("job_type"))}
     return list(found.values())
 
 
@@ -148,10 +148,9 @@ def _let_shut_down(rows: list[Node], using: str) -> None:
     changed = [row for row in rows if row.rest != Rest.TERMINATING]
     ids = [row.pk for row in changed]
     Node.objects.using(using).filter(ids_in("pk", ids)).update(rest=Rest.TERMINATING)
-    for row in rows:
-        wake([row.pk], row.instance, using, clock.now(using))
-    for row in changed:
-        announce_status([(row, Rest.TERMINATING)], using)
+    if rows:  # of one instance, as the nodes of a tree are
+        wake([row.pk for row in rows], rows[0].instance, using, clock.now(using))
+    announce_status([(row, Rest.TERMINATING) for row in changed], using)
 
 
 def _end_without_code(rows: list[Node], using: str) -> None:
@@ -163,7 +162,7 @@ def _end_without_code(rows: list[Node], using: str) -> None:
 
 
 def end_rows(rows: list[Node], using: str, *, skip_locked: bool = False) -> None:
-    """Note that locked nodes are terminated, and tell their parents.
+    """Note that locked nodes of one instance are terminated, and tell their parents.
 
     With `skip_locked` raise `LockedPortError` instead of waiting for who hears of it.
     """
@@ -171,13 +170,12 @@ def end_rows(rows: list[Node], using: str, *, skip_locked: bool = False) -> None
     Node.objects.using(using).filter(ids_in("pk", ids)).update(
         rest=Rest.TERMINATED, job_id=None, run_time=None, alarm=None, pending={}
     )
-    now = clock.now(using)
     for row in rows:
         row.rest, row.job_id = Rest.TERMINATED, None
-        announce_status([(row, Rest.TERMINATED)], using, skip_locked=skip_locked)
-        wake([row.pk], row.instance, using, now)
-        if row.parent_id is not None:
-            wake([row.parent_id], row.instance, using, now)
+    announce_status([(row, Rest.TERMINATED) for row in rows], using, skip_locked=skip_locked)
+    if rows:
+        parents = [row.parent_id for row in rows if row.parent_id is not None]
+        wake([*ids, *parents], rows[0].instance, using, clock.now(using))
 
 
 # Pause, resume, lock
