@@ -139,7 +139,7 @@ class Component:
 
     def child(self, name: str) -> Node | None:
         """Return a child, or None; one that this run spawns is there in the next run."""
-        return self._run.children.get(str(name))
+        return self._run.child(str(name))
 
     @property_twin
     def aparent(self) -> Node | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -490,3 +492,47 @@ def test_a_run_fails_if_a_relative_cannot_be_changed_when_it_ends(
     assert root.status == "failed"
     assert "alias 'orphan' is that of" in Job.objects.order_by("pk").last().error  # type: ignore[union-attr]  # there is one
     assert root.state.all() == {}
+
+
+# Of many children
+
+
+def read_whole(asked: CaptureQueriesContext) -> list[str]:
+    """Return the statements that read whole children of a node, their states too."""
+    whole = [one["sql"] for one in asked if '"hipq_flow_node"."args"' in one["sql"]]
+    return [sql for sql in whole if "parent_id" in sql.partition("WHERE")[2]]
+
+
+def test_one_child_is_read_alone(script: Script) -> None:
+    parent = flow.start("t.scripted", run=False)
+    one, two = (parent.spawn(name, "t.sum", run=False) for name in ("one", "two"))
+    found: list[Any] = []
+
+    def perform(run: Any) -> None:
+        found.extend(run.child(name) for name in ("two", "two", "three", "a\0"))
+        found[0].state.set(said=1)
+        with CaptureQueriesContext(connection) as asked:
+            found.extend([run.children["two"], run.child("one")])
+        assert len(read_whole(asked)) == 1
+
+    script.perform = perform
+    parent.run()
+    with CaptureQueriesContext(connection) as asked:
+        testing.drain()
+
+    assert found == [two, two, None, None, two, one]
+    assert found[0] is found[1]
+    assert two.state.all() == {"said": 1}
+    by_name = [sql for sql in read_whole(asked) if '"name"' in sql.partition("WHERE")[2]]
+    assert len(by_name) == 2  # of two and of three: once each
+
+
+def test_a_graph_does_not_read_the_states_of_its_children() -> None:
+    graph = flow.start({"nodes": {"one": {"component": "t.recorder"}}})
+    graph.children["one"].state.set(perform=["suspend"])
+    graph.children["one"].run()
+    with CaptureQueriesContext(connection) as asked:
+        testing.drain()
+
+    assert graph.status == "suspended"
+    assert read_whole(asked) == []

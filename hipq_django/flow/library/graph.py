@@ -20,7 +20,7 @@ class Graph(Component):
 
     def perform(self) -> None:
         """Be failed if a child is, suspended if one is, else completed."""
-        rests = {child.rest for child in self.children.values()}
+        rests = self._run.rests_of_children()
         for rest in (Rest.FAILED, Rest.SUSPENDED):
             if rest in rests:
                 self._run.rest = rest

@@ -339,6 +339,25 @@ class Run:
         """The children by their names."""
         return {name: read_by(self, row) for name, row in self.node.children.items()}
 
+    @cached_property
+    def _named(self) -> dict[str, Node | None]:
+        """The children that the code has asked for by their names."""
+        return {}
+
+    def child(self, name: str) -> Node | None:
+        """Return a child, or None; of many children that one alone is read."""
+        if "children" in vars(self):
+            return self.children.get(name)
+        if name not in self._named:
+            found = self.node.child(name)
+            self._named[name] = found and read_by(self, found)
+        return self._named[name]
+
+    def rests_of_children(self) -> set[str]:
+        """Return what the children are when no run of them is due."""
+        rows = Node.objects.using(self.using).filter(parent=self.node.pk)
+        return set(rows.values_list("rest", flat=True).distinct())
+
     def relative(self, node: Node) -> Relative:
         """Return what notes the verbs of one of the family."""
         return Relative(self, node)

@@ -57,7 +57,7 @@ def adopted(call: Call) -> list[int]:
 
 def disowned(call: Call) -> list[int]:
     """Return the child that is let go."""
-    child = call.node.children.get(call.fields["name"])
+    child = call.node.child(call.fields["name"])
     return [] if child is None else [child.pk]
 
 
