@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from django.db import transaction
@@ -13,12 +14,15 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.flow import delivering, statements
-from hipq_django.flow.contexts import current_group
+from hipq_django.flow.contexts import Entry, current_group
 from hipq_django.flow.exceptions import FamilyError, UnknownPortError
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Connection, Message, NodePort
 from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import is_same
+
+PAGE = 200
+"""How many messages are moved at once: they may be large."""
 
 
 def connect(source: Port, targets: Sequence[Port]) -> None:
@@ -38,7 +42,8 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
         links = [Connection(source=own, target=rows[target]) for target in targets]
         with transaction.atomic(using=using):
             Connection.objects.using(using).bulk_create(links, ignore_conflicts=True)
-        _move(source, own.pk, [rows[target].pk for target in targets])
+        for _values in _move(source, own.pk, [rows[target].pk for target in targets]):
+            pass  # nobody asks for them
 
 
 def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using: str) -> None:
@@ -69,7 +74,7 @@ def move(source: Port, targets: Sequence[Port]) -> list[Any]:
         wanted = delivering.with_listeners(ids, source.node.instance, using)
         there = statements.lock_places(wanted, using, skip_locked=False)
         _check_all_there(dict(zip(ids, (source, *targets), strict=True)), there)
-        return _move(source, ids[0], ids[1:])
+        return list(chain.from_iterable(_move(source, ids[0], ids[1:])))
 
 
 def _locked_rows(ports: Sequence[Port]) -> dict[Port, NodePort]:
@@ -92,22 +97,37 @@ def _check_all_there(ports: Mapping[int, Port], found: Collection[int]) -> None:
             raise UnknownPortError(f"{port!r} was deleted.")
 
 
-def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
+def _move(source: Port, row: int, targets: Sequence[int]) -> Iterator[list[Any]]:
+    """Move what lies on a port now; yield the values, page by page.
+
+    The pages are those of one look: what a writer commits meanwhile stays, and so does all that it
+    writes later, whose order would be another one otherwise.
+    """
+    using = source.node.using
+    unread = Message.objects.using(using).filter(port=row, as_default=False)
+    ids = list(unread.order_by("pk").values_list("pk", flat=True))
+    with data_logged(source.node) as entry:
+        for start in range(0, len(ids), PAGE):
+            values = _move_page(source, ids[start : start + PAGE], targets)
+            _note(entry, source, targets, values)
+            yield values
+    defaults = [item for target in targets for item in _default_for(source, target)]
+    delivering.write(defaults, source.node.instance, using, clock.now(using))
+
+
+def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list[Any]:
+    """Move these messages, but those that somebody has read meanwhile; return the values."""
     using, group = source.node.using, current_group()
-    unread = Message.objects.using(using).filter(port=row, as_default=False).order_by("pk")
-    messages = list(locked(unread, to_delete=True))
+    rows = Message.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+    messages = list(locked(rows, to_delete=True))
     items = [
         delivering.Item(target, m.data, m.context, False, group.notify, m.log and group.log)
         for m in messages
         for target in targets
     ]
-    items += [item for target in targets for item in _default_for(source, target)]
     delivering.write(items, source.node.instance, using, clock.now(using))
     Message.objects.using(using).filter(ids_in("pk", [m.pk for m in messages])).delete()
-    values = [m.data for m in messages]
-    if values:
-        _log(source, targets, values)
-    return values
+    return [m.data for m in messages]
 
 
 def _default_for(source: Port, target: int) -> list[delivering.Item]:
@@ -130,11 +150,10 @@ def has_default(port: int, value: Any, using: str) -> bool:
     return all(end in defaults and is_same(defaults[end].value, value) for end in ends)
 
 
-def _log(source: Port, targets: Sequence[int], values: list[Any]) -> None:
-    with data_logged(source.node) as entry:
-        if entry is None:
-            return
-        source._note(entry, "read", values)
-        rows = NodePort.objects.using(source.node.using).filter(pk__in=targets)
-        for row in rows.select_related("node").order_by("pk"):
-            Port(row.node, row.direction, row.name)._note(entry, "written", values)
+def _note(entry: Entry | None, source: Port, targets: Sequence[int], values: list[Any]) -> None:
+    if entry is None or not values:
+        return
+    source._note(entry, "read", values)
+    rows = NodePort.objects.using(source.node.using).filter(pk__in=targets)
+    for row in rows.select_related("node").order_by("pk"):
+        Port(row.node, row.direction, row.name)._note(entry, "written", values)

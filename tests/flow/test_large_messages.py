@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.flow import testing
+from hipq_django.flow import connecting, testing
 from hipq_django.flow.models import Message, StagedJob
 from hipq_django.flow.runs import run as runs, unread
 from hipq_django.flow.runs.loading import FIRST_PAGE
 from hipq_django.flow.statements import LARGE, left_out
 from hipq_django.flow.values import MAX_VOLUME
 from tests.declaring import Declare
+from tests.memory import peak_of
 from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
@@ -227,3 +229,50 @@ def test_the_default_of_its_in_port_is_no_message_for_a_stage() -> None:
     testing.drain()
 
     assert [message["data"] for message in root.outputs["out"]] == ["once"]
+
+
+def test_a_port_with_many_is_connected_in_little_memory() -> None:
+    node, target = flow.start("t.scripted", run=False), flow.start("t.sum", run=False)
+    there = target.inputs["number"]
+    target.pause()
+    for number in range(20):
+        node.outputs["out"].write_many([text(number, 2 * LARGE)] * 100)
+
+    peak = peak_of(lambda: node.outputs["out"].connect(there))
+
+    assert there.size == 2_000
+    assert peak < 2_000 * 2 * LARGE  # what all of them have together
+
+
+@pytest.mark.usefixtures("all_is_logged")
+def test_many_are_moved_in_their_order_as_one(
+    monkeypatch: pytest.MonkeyPatch, logged: Callable[[], list[Any]]
+) -> None:
+    monkeypatch.setattr(connecting, "PAGE", 3)
+    node, target = flow.start("t.sum", run=False), flow.start("t.sum", run=False)
+    source, there = node.inputs["number"], target.inputs["number"]
+    node.pause()
+    target.pause()
+    source.write_many(range(10))
+    before = len(logged())
+
+    assert source.move_to(there, there) == [*range(10)]
+    assert (source.size, there.peek(99)) == (0, [*range(10)])
+    [entry] = logged()[before:]
+    for side in ("read", "write"):
+        assert [line["data"] for line in entry[side]] == [[*range(10)]]
+
+
+@pytest.mark.parametrize("verb", ["connect", "move_to"])
+def test_none_is_moved_where_one_does_not_fit(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    monkeypatch.setattr(connecting, "PAGE", 3)
+    node = flow.start("t.sum", run=False)
+    target = flow.start("t.wild", run=False, inputs={"n": {"type": "int"}})
+    source = node.outputs["out"]
+    source.write_many([1, 2, 3, 4, "text"])
+
+    with pytest.raises(flow.PortTypeError):
+        getattr(source, verb)(target.inputs["n"])
+    assert (source.peek(9), target.inputs["n"].size) == ([1, 2, 3, 4, "text"], 0)
+    source.write(6)
+    assert target.inputs["n"].size == 0  # nor is it connected
