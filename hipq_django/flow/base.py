@@ -307,6 +307,11 @@ class Component:
             return value
 
         async def result() -> Any:
-            return await value
+            try:
+                return await value
+            except BaseExceptionGroup as group:  # of a task group, in which one has suspended
+                if group.split(Suspended)[1] is not None:
+                    raise
+                raise Suspended from group
 
         return async_to_sync(result)()

@@ -16,7 +16,7 @@ from hipq_django.flow.models import Graph, LogEntry
 from hipq_django.flow.runs.unread import PAGE_SIZE
 from hipq_django.models import Job
 from tests.declaring import Declare
-from tests.testapp.flows import Script
+from tests.testapp.flows import CodeError, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -286,6 +286,45 @@ def test_a_run_that_stops_in_the_middle_keeps_what_it_did(component: Any) -> Non
 
     assert list(node.outputs["out"]) == [1, 2]
     assert list(node.inputs["a"]) == [3]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_task_of_a_group_suspends_the_run(component: Any, count: int) -> None:
+    async def suspend(self: flow.Component) -> None:
+        await self.outputs["out"].awrite(1)
+        self.suspend()
+
+    async def code(self: flow.Component) -> None:
+        async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(suspend(self))
+            outer.create_task(asyncio.sleep(60))
+
+    node = component(code)
+    node.run()
+    testing.drain()
+
+    assert node.status == "suspended"
+    assert node.outputs["out"].has_data
+
+
+def test_a_task_that_raises_beside_one_that_suspends_fails_the_run(component: Any) -> None:
+    async def suspend(self: flow.Component) -> None:
+        self.suspend()
+
+    async def fail() -> None:
+        raise CodeError("asked for")
+
+    async def code(self: flow.Component) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(suspend(self))
+            group.create_task(fail())
+
+    node = component(code)
+    node.run()
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
 
 
 def test_what_a_run_does_else_in_async_code(component: Any, declare: Declare) -> None:
