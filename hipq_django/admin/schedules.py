@@ -7,9 +7,12 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.actions import delete_selected
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
+from django.db import router
 from django.db.models import QuerySet
+from django.db.transaction import atomic
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -190,14 +193,14 @@ class ScheduleAdmin(RowActions):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may delete it: not one that the code declares."""
         may = request.user.has_perm("hipq.delete_schedule")
-        return may and not (obj is not None and _is_kept(obj))
+        return may and not (obj is not None and verbs.belongs_to_code(obj))
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Delete it after a confirmation; of one that the code declares say why it stays."""
         row = self.get_object(request, unquote(object_id))
-        if row is not None and _is_kept(row) and self.has_delete_permission(request):
+        if row is not None and verbs.belongs_to_code(row) and self.has_delete_permission(request):
             return self.refused(request, object_id, _kept(row))
         try:
             return super().delete_view(request, object_id, extra_context)
@@ -216,11 +219,15 @@ class ScheduleAdmin(RowActions):
     @admin.action(permissions=["delete"], description=_("Delete the selected schedules"))
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Delete these after a confirmation; of those that the code declares say why they stay."""
-        kept = [row for row in queryset.order_by("pk") if _is_kept(row)]
+        kept = [row for row in queryset.order_by("pk") if verbs.belongs_to_code(row)]
         self.report(request, [_kept(row) for row in kept])
         rest = queryset.exclude(pk__in=[row.pk for row in kept])
+        if not rest.exists():
+            return None
         try:
-            return delete_selected(self, request, rest) if rest.exists() else None
+            # Django writes the history first: it is undone with what could not be deleted.
+            with write_transaction(self.database), atomic(using=router.db_for_write(LogEntry)):
+                return delete_selected(self, request, rest)
         except HipqError as error:
             return self.report(request, [str(error)])
 
@@ -376,11 +383,6 @@ class ScheduleAdmin(RowActions):
         if isinstance(result, Job):
             return gettext("Run by hand as job %(id)s") % {"id": result.pk}
         return super().said(verb, before, result)
-
-
-def _is_kept(row: Schedule) -> bool:
-    """Whether code declares it; of one that is retired no live worker has the code."""
-    return row.is_declared and not row.retired
 
 
 def _kept(row: Schedule) -> str:

@@ -232,11 +232,17 @@ def _check_past(name: str, start: datetime, end: datetime, now: datetime) -> Non
 
 
 def _check_not_in_code(name: str, instance: str, row: Schedule | None, way_out: str) -> None:
-    """Refuse what the code of this process declares, or that of a worker, as the row says."""
-    if _is_in_code(name, instance) or (
-        row and row.is_declared and not row.retired
-    ):  # else the code is gone
+    if _is_in_code(name, instance) or (row and belongs_to_code(row)):
         raise InvalidScheduleError(f"schedule {name!r} is declared in code: {way_out}.")
+
+
+def belongs_to_code(row: Schedule) -> bool:
+    """Return whether the code of this process declares it, or that of a worker, as the row says.
+
+    Of one that is retired no live worker has the code.
+    """
+    is_of_worker = row.is_declared and not row.retired
+    return is_of_worker or _is_in_code(row.name, row.instance)
 
 
 def _is_in_code(name: str, instance: str) -> bool:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
+from django.db.models.signals import pre_delete
 from django.test import Client
 from django.urls import reverse
 
 import hipq_django as hipq
+from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
 from hipq_django.schedules import declared as declared_schedules
 from tests.admin_pages import (
@@ -200,12 +202,17 @@ def test_nobody_is_told_why_what_he_may_not_delete_stays(
     assert client.post(page_url(declared, "delete"), {"post": "yes"}).status_code == 403
 
 
-def test_a_retired_schedule_can_be_deleted(client: Client, declared: Schedule) -> None:
+def test_a_retired_schedule_can_be_deleted(
+    client: Client, declare: Declare, declared: Schedule
+) -> None:
+    declare.forget_all()
     Schedule.objects.update(retired=True)
     log_in(client, "view_schedule", "delete_schedule")
 
     assert page_url(declared, "delete") in html(client, page_url(declared))
     assert "Are you sure" in html(client, page_url(declared, "delete"))
+    client.post(page_url(declared, "delete"), {"post": "yes"})
+    assert not Schedule.objects.exists()
 
 
 def test_of_several_only_those_that_no_code_declares_are_deleted(
@@ -221,6 +228,49 @@ def test_of_several_only_those_that_no_code_declares_are_deleted(
     act(client, "delete_selected", row, post="yes")
     assert Schedule.objects.get() == declared
     assert client.get(reverse("admin:hipq_schedule_changelist")).status_code == 200
+
+
+@pytest.fixture
+def known_here(declare: Declare) -> Schedule:
+    """One that the code of this process declares; no worker has that code yet."""
+    row = hipq.schedule("clean", hipq.NewJob("echo"), "0 * * * *")
+    declare.task("clean", schedule="30 2 * * *")(lambda: None)
+    return row
+
+
+def test_what_no_worker_declares_yet_is_deleted_neither_alone_nor_with_others(
+    client: Client, schedule: Schedule, known_here: Schedule
+) -> None:
+    log_in(client, "view_schedule", "delete_schedule")
+
+    assert page_url(known_here, "delete") not in html(client, page_url(known_here))
+    page = act(client, "delete_selected", schedule, known_here, post="yes")
+
+    said = "schedule clean is declared in code: change the code, or pause it."
+    assert messages_of(page) == [said, "Successfully deleted 1 schedule."]
+    assert Schedule.objects.get() == known_here
+    assert LogEntry.objects.get().object_id == str(schedule.pk)
+
+
+def test_where_one_cannot_be_deleted_none_is_and_none_has_it_in_its_history(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "delete_schedule")
+    daily = hipq.schedule("daily", hipq.NewJob("echo"), "0 2 * * *")
+
+    def refuse(instance: Schedule, **_: Any) -> None:
+        if instance.name == "daily":
+            raise InvalidScheduleError("the shop needs it")
+
+    pre_delete.connect(refuse, sender=Schedule)
+    try:
+        page = act(client, "delete_selected", schedule, daily, post="yes")
+    finally:
+        pre_delete.disconnect(refuse, sender=Schedule)
+
+    assert messages_of(page) == ["the shop needs it"]
+    assert Schedule.objects.count() == 2
+    assert not LogEntry.objects.exists()
 
 
 def test_a_selection_of_declared_ones_alone_asks_nothing(
