@@ -160,8 +160,10 @@ class ScheduleAdmin(RowActions):
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
     ) -> str:
         """Return what the history keeps, in English: the names alone, for values may be secret."""
+        if add:
+            return "Made by hand."
         changed = ", ".join(name.replace("_", " ") for name in form.changed_data)
-        return f"Changed {changed}." if changed and not add else "Made by hand."
+        return f"Changed {changed}." if changed else "No fields changed."
 
     @admin.display(description=_("source"))
     def source(self, row: Schedule) -> str:

@@ -68,6 +68,7 @@ def test_a_schedule_is_made_by_the_form(client: Client) -> None:
     assert row.job_data == {"shop": "berlin"}
     assert row.next_time is not None
     assert LogEntry.objects.get().object_id == str(row.pk)
+    assert history(row) == ["Made by hand."]
 
 
 def test_a_schedule_by_seconds_is_made_by_the_form(client: Client) -> None:
@@ -142,6 +143,18 @@ def test_a_schedule_is_changed_by_the_form(client: Client, schedule: Schedule) -
     assert (row.name, row.cron, row.job_data) == ("hourly", "15 * * * *", {"shop": "berlin"})
     assert row.next_time is not None
     assert row.next_time.minute == 15
+
+
+def test_saving_an_unedited_form_says_that_nothing_changed(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    before = Schedule.objects.values().get()
+
+    client.post(page_url(schedule), form_values(client, schedule))
+
+    assert Schedule.objects.values().get() == before
+    assert history(schedule) == ["No fields changed."]
 
 
 CARD = "4111111111111111"
