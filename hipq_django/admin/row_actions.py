@@ -163,13 +163,19 @@ class RowActions(RowPages):
         return row
 
     def _perform(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
-        """Do it and write it down, both or neither; return the row it led to, and what was done."""
+        """Do it and write it down, both or neither; return the row it led to, and what was done.
+
+        Of what takes many transactions the beginning is written down, too: it may be interrupted.
+        """
         before, chosen = copy(row), verb.chosen(request)
         is_atomic = verb.is_atomic and (chosen is None or chosen.is_atomic)
 
         def said() -> str:
             return str(chosen.done) if chosen else self.said(verb, before, result)
 
+        if not is_atomic:
+            with_others = f" with {chosen.name}" if chosen else ""
+            self.log_change(request, row, f"Began to {verb.name}{with_others}.")
         with write_transaction(self.database) if is_atomic else nullcontext():
             if verb.is_locked:
                 self._check_once_more(request, row, verb)

@@ -661,7 +661,8 @@ def test_a_job_is_cancelled_with_what_it_has_enqueued_where_that_is_chosen(
     assert Job.objects.live().count() == (0 if chosen else 2)
     said = "Cancelled with its descendants" if chosen else "Cancelled"
     assert messages_of(response) == [f"{said}: job {job.pk}."]
-    assert history(job) == [f"{said}."]
+    began = ["Began to cancel with descendants."] if chosen else []
+    assert history(job) == [*began, f"{said}."]
 
 
 def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
@@ -683,7 +684,7 @@ def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
 
     assert not Job.objects.live().exists()
     assert Job.objects.get(pk=job.pk).outcome == "succeeded"
-    assert history(job) == ["Cancelled with its descendants."]
+    assert history(job) == ["Began to cancel with descendants.", "Cancelled with its descendants."]
     assert page_url(job, "cancel") not in html(client, page_url(job))  # nothing is left to cancel
 
 

@@ -16,7 +16,7 @@ from hipq_django.admin.display import badge
 from hipq_django.admin.job_panel import standing
 from hipq_django.models import Batch, Job, Schedule
 from hipq_django.monitoring import counts
-from tests.admin_pages import act, html, list_url, log_in, messages_of, page_url, press
+from tests.admin_pages import act, history, html, list_url, log_in, messages_of, page_url, press
 from tests.declaring import Declare
 from tests.factories import JobFactory
 from tests.running import run_due_jobs
@@ -294,7 +294,7 @@ def test_a_batch_is_cancelled_by_who_may(client: Client, batch: Batch, from_page
         act(client, "cancel", batch, confirmed="1")
 
     assert not Job.objects.live().exists()
-    assert LogEntry.objects.get().change_message == "Cancelled 4 jobs."
+    assert history(batch) == ["Began to cancel.", "Cancelled 4 jobs."]
 
 
 @pytest.mark.parametrize("from_page", [True, False])
