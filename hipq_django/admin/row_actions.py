@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import model_ngettext, unquote
+from django.db import DatabaseError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.decorators import method_decorator
@@ -20,6 +21,7 @@ from django.views.decorators.http import require_POST
 
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
+from hipq_django.database.errors import is_locked_out, is_refusal, said_of
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
@@ -93,6 +95,10 @@ class Verb:
     def chosen(self, request: HttpRequest) -> Choice | None:
         """Return what was chosen."""
         return self.choice if self.choice and self.choice.name in request.POST else None
+
+
+class _RefusedError(HipqError):
+    """The database refuses it for this row; others may go on."""
 
 
 class _LeftError(HipqError):
@@ -184,6 +190,16 @@ class RowActions(RowPages):
                 self.write_down(request, row, result, said())
         return self.target(row, result), said()
 
+    def _try(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
+        """Do it; raise `HipqError` also where the database refuses it, or does not wait longer."""
+        try:
+            return self._perform(request, row, verb)
+        except DatabaseError as error:
+            if not (is_refusal(error) or is_locked_out(error)):
+                raise
+            text = _("The database refused it: %(error)s")
+            raise _RefusedError(text % {"error": said_of(error)}) from error
+
     def _check_once_more(self, request: HttpRequest, row: Any, verb: Verb) -> None:
         """Lock the row; raise `_LeftError` if it is of no use any more, or warns of something new.
 
@@ -270,7 +286,7 @@ class RowActions(RowPages):
         if self._is_useless(row, verb):
             return self._left(what, verb)
         try:
-            self._perform(request, row, verb)
+            self._try(request, row, verb)
         except _LeftError as error:
             return str(error)
         except HipqError as error:
@@ -340,7 +356,7 @@ class RowActions(RowPages):
         if "confirmed" not in request.POST and (asked := self._questions([row], verb)):
             return self._ask(request, verb, asked)
         try:
-            row, said = self._perform(request, row, verb)
+            row, said = self._try(request, row, verb)
         except HipqError as error:
             return self.refused(request, object_id, str(error))
         text = _("%(done)s: %(row)s.") % {"done": said, "row": title(row)}

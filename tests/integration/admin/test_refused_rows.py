@@ -10,8 +10,9 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django.api import batches
 from hipq_django.models import Job
-from tests.admin_pages import history, log_in, press
+from tests.admin_pages import act, history, log_in, messages_of, press
 from tests.concurrency.conftest import HOW, Refuse
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,3 +38,44 @@ def test_the_history_says_who_cancelled_a_batch_also_where_that_was_interrupted(
 
     assert [*Job.objects.live()] == jobs[-1:]
     assert history(batch) == ["Began to cancel."]
+
+
+@pytest.fixture
+def failed() -> list[Job]:
+    """Three jobs that have failed."""
+    jobs = hipq.enqueue_many([hipq.NewJob("boom")] * 3)
+    run_due_jobs()
+    return jobs
+
+
+SAID = "The database refused it: "
+
+
+@pytest.mark.parametrize("across", ["0", "1"])
+def test_a_copy_that_the_database_refuses_stops_no_other(
+    client: Client, refuse: Refuse, failed: list[Job], across: str
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    first, *others = failed
+    refuse(f"NEW.origin_id = {first.pk}", when="INSERT")
+
+    said = messages_of(act(client, "requeue", *failed, select_across=across))
+
+    assert said[0] == "Requeued: 2 jobs."
+    assert said[1].startswith(f"job {first.pk}: {SAID}")
+    assert [*Job.objects.filter(origin__in=failed).values_list("origin", flat=True)] == [
+        job.pk for job in others
+    ]
+    assert history(first) == []
+
+
+def test_a_button_says_that_the_database_refused_it(
+    client: Client, refuse: Refuse, failed: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    refuse(f"NEW.origin_id = {failed[0].pk}", when="INSERT")
+
+    [said] = messages_of(press(client, "requeue", failed[0]))
+
+    assert said.startswith(SAID)
+    assert history(failed[0]) == []
