@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -28,6 +29,7 @@ from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import candidates, relations
+from hipq_django.admin.previews import MAX_READ_CHARS, chars_of, too_large_text, unless_large
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
@@ -70,21 +72,29 @@ class JobList(RowList):
         return jobs
 
     def get_results(self, request: HttpRequest) -> None:
-        """Mask the errors of the page, and say which jobs of it were requeued.
-
-        A field may be sensitive now that was not when the error came.
-        """
+        """Mask the errors of the page, and say which jobs of it were requeued."""
         super().get_results(request)
         jobs: list[Any] = list(self.result_list)
         self.result_list = jobs
-        masks = {job.pk: job for job in jobs if _has_secrets(job)}
         last = _last_successors(jobs)
         for job in jobs:
             job.requeued_as = last.get(job.pk)
-        whole = self.root_queryset.filter(pk__in=masks).values_list("pk", "job_data", "error")
-        for pk, data, error in whole if masks else ():
-            shown = masks[pk].job_type.redactor.knowing(data).mask(error)
-            masks[pk].error_head = json.dumps(shown, ensure_ascii=False)[:ERROR_HEAD_CHARS]
+        self._mask_errors({job.pk: job for job in jobs if _has_secrets(job)})
+
+    def _mask_errors(self, jobs: Mapping[int, Any]) -> None:
+        """Mask the heads of errors: a field may be sensitive now that was not when they came.
+
+        It takes the whole data and error; where these are large, neither is read or shown.
+        """
+        if not jobs:
+            return
+        size = chars_of("job_data") + chars_of("error")
+        rows = self.root_queryset.filter(pk__in=jobs).annotate(size=size)
+        read = rows.values_list("pk", "size", unless_large("job_data"), unless_large("error"))
+        for pk, chars, data, error in read:
+            masked = jobs[pk].job_type.redactor.knowing(data).mask(error)
+            head = json.dumps(masked, ensure_ascii=False)[:ERROR_HEAD_CHARS]
+            jobs[pk].error_head = too_large_text(chars) if chars > MAX_READ_CHARS else head
 
 
 def _with_key(jobs: Any, key: str) -> list[int]:

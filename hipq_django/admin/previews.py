@@ -17,16 +17,28 @@ MAX_READ_CHARS = 65_536
 
 def with_preview(rows: QuerySet[Any], column: str) -> QuerySet[Any]:
     """Return rows with `size`, the characters of a JSON column, and `shown`: it, unless large."""
-    size = Length(Cast(column, TextField()))
-    null = Value(None, output_field=JSONField())
-    small = Case(
-        When(size__lte=MAX_READ_CHARS, then=F(column)), default=null, output_field=JSONField()
-    )
-    found: QuerySet[Any] = rows.defer(column).annotate(size=size).annotate(shown=small)
+    sized = rows.defer(column).annotate(size=chars_of(column))
+    found: QuerySet[Any] = sized.annotate(shown=unless_large(column))
     return found
+
+
+def chars_of(column: str) -> Length:
+    """Return how many characters of a JSON column are stored."""
+    return Length(Cast(column, TextField()))
+
+
+def unless_large(column: str) -> Case:
+    """Return a JSON column of rows whose `size` is not too large to be read, else null."""
+    small, null = When(size__lte=MAX_READ_CHARS, then=F(column)), Value(None, JSONField())
+    return Case(small, default=null, output_field=JSONField())
 
 
 def too_large(size: int) -> str:
     """Return what is shown in place of a value of which so many characters are stored."""
+    return format_html('<span class="hipq-age">{}</span>', too_large_text(size))
+
+
+def too_large_text(size: int) -> str:
+    """Return that as a text without markup."""
     text = _("%(count)s characters, too many for a preview")
-    return format_html('<span class="hipq-age">{}</span>', text % {"count": format_number(size)})
+    return text % {"count": format_number(size)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -501,6 +502,26 @@ def test_an_error_from_before_its_field_was_sensitive_is_masked_too(
     assert "was refused" in pages
     assert "no funds on •••" in reasons
     assert shows_nothing(pages + reasons)
+
+
+@pytest.mark.parametrize("large", ["job_data", "error"])
+def test_the_list_reads_no_large_values_to_mask_the_head_of_an_error(
+    charge: Charge, admin_client: Client, large: str
+) -> None:
+    values: dict[str, dict[str, Any]] = {"job_data": DATA, "error": {"why": f"no funds on {CARD}"}}
+    values[large] = {**values[large], "more": "x" * 65_536}
+    job_type = run(charge(waits)).job_type
+    job = JobFactory.create(
+        job_type=job_type, queue=job_type.queue, state="final", outcome="failed", attempt=1,
+        **values,
+    )  # fmt: skip
+    size = sum(len(json.dumps(value)) for value in values.values())
+
+    page = html(admin_client, list_url(Job))
+
+    assert f">{size:,} characters, too many for a preview<" in page
+    assert shows_nothing(page)
+    assert "no funds on •••" in html(admin_client, page_url(job))
 
 
 @pytest.mark.parametrize("status", ["unmatched", "accepted"])
