@@ -39,15 +39,22 @@ class JobColumns(HipqAdmin):
         if job.state in WAITING:
             return self._waiting_note(job)
         if job.state == State.RUNNING and job.is_awaiting_answer:
-            text = _("times out %(age)s")
-            if job.progress:
-                text = _("%(percent)s %% done, times out %(age)s")
-            return text % {"percent": plain(job.progress), "age": age(job.deadline, self.now)}
+            return self._deadline_note(job)
         if job.state == State.RUNNING and job.worker:
             return _("worker %(worker)s") % {"worker": job.worker}
         if job.state == State.RUNNING:
             return gettext("answer has come; a worker will process it")
         return self._final_note(job)
+
+    def _deadline_note(self, job: Any) -> str:
+        now = self.now
+        is_over = job.deadline <= now  # and no worker has timed the attempt out yet
+        text = _("was due %(age)s") if is_over else _("times out %(age)s")
+        said = text % {"age": age(job.deadline, now)}
+        if not job.progress:
+            return said
+        done = _("%(percent)s %% done, %(deadline)s")
+        return done % {"percent": plain(job.progress), "deadline": said}
 
     def _final_note(self, job: Any) -> str:
         error = _first_line(job.error_head)
@@ -102,8 +109,11 @@ class JobColumns(HipqAdmin):
         limit = ", ".join(parts)
         if job.state != State.RUNNING:
             return limit
+        now = self.now
         text = _("%(limit)s; this attempt times out %(age)s")
-        return text % {"limit": limit, "age": age(job.deadline, self.now)}
+        if job.deadline <= now:
+            text = _("%(limit)s; this attempt was due %(age)s")
+        return text % {"limit": limit, "age": age(job.deadline, now)}
 
     done = column(_("progress"), lambda self, job: progress_text(job) or NOTHING)
 

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from hipq_django.database import clock
 from hipq_django.models import Answer, Job, Worker
-from tests.admin_pages import html, list_url
+from tests.admin_pages import html, list_url, page_url
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -120,6 +120,19 @@ def test_each_row_says_what_is_up_with_the_job(
         "running: waits for answer",
     ):
         assert text in page
+
+
+def test_an_attempt_whose_deadline_has_passed_does_not_time_out_in_the_past(
+    frozen_time: time_machine.Traveller, admin_client: Client
+) -> None:
+    """No worker runs that would have timed it out."""
+    passed = clock.now("default") - timedelta(hours=2)
+    job = job_in("running", deadline=passed)
+
+    assert ">was due 2 h ago<" in html(admin_client, list_url(Job))
+    assert "; this attempt was due 2 h ago<" in html(admin_client, page_url(job))
+    Job.objects.update(progress=40)
+    assert ">40 % done, was due 2 h ago<" in html(admin_client, list_url(Job))
 
 
 @pytest.mark.usefixtures("frozen_time")
