@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin, messages
@@ -300,14 +301,18 @@ class ScheduleAdmin(RowActions):
     @admin.display(description=_("state"))
     def condition(self, row: Schedule) -> str:
         """What keeps it from being fired, if anything does."""
+        found = list(self._obstacles(row)) or [(badge(gettext("active"), "running"), "")]
+        return format_html_join(" ", "{} {}", found)
+
+    def _obstacles(self, row: Schedule) -> Iterator[tuple[str, str]]:
+        """Yield a badge for each, with the reason."""
         if row.problem != NONE:
-            return format_html("{} {}", badge(gettext("in trouble"), "error"), row.problem)
+            yield badge(gettext("in trouble"), "error"), row.problem
         if row.paused:
             reason = "" if row.pause_reason == NONE else row.pause_reason
-            return format_html("{} {}", badge(gettext("paused"), "cancelled"), reason)
+            yield badge(gettext("paused"), "cancelled"), reason
         if row.retired:
-            return badge(gettext("retired"), "cancelled")
-        return badge(gettext("active"), "running")
+            yield badge(gettext("retired"), "cancelled"), ""
 
     times = column(_("times"), lambda self, row: schedule_times.of_row(row, schedule_times.written))
 
@@ -319,10 +324,15 @@ class ScheduleAdmin(RowActions):
     to_job_type = column(
         _("job type"), lambda self, row: self.link(JobType, row.job_type_id, row.job_type)
     )
-    next_due = column(
-        _("next due time"),
-        lambda self, row: when(row.next_time, self.now) if row.next_time else gettext("never"),
-    )
+
+    @admin.display(description=_("next due time"))
+    def next_due(self, row: Schedule) -> str:
+        """When it is due; one that has passed while nothing is fired says nothing."""
+        now = self.now
+        if row.next_time is None:
+            return gettext("never")
+        is_idle = row.paused or row.retired
+        return NOTHING if is_idle and row.next_time < now else when(row.next_time, now)
 
     @admin.display(description=_("next due times"))
     def upcoming(self, row: Schedule) -> str:

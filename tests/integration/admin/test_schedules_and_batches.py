@@ -344,6 +344,28 @@ def test_late_means_late(client: Client, schedule: Schedule) -> None:
     assert "5 min" in html(client, list_url(Schedule))
 
 
+def test_a_paused_schedule_in_trouble_says_both(client: Client, schedule: Schedule) -> None:
+    hipq.pause_schedule("hourly", "the bank is closed")
+    Schedule.objects.update(problem="bad minute", retired=True)
+    log_in(client, "view_schedule")
+    said = ["in trouble</span> bad minute", "paused</span> the bank is closed", "retired</span>"]
+
+    for page in (html(client, list_url(Schedule)), html(client, page_url(schedule))):
+        assert [text for text in said if text not in page] == []
+        assert "active</span>" not in page
+
+
+@pytest.mark.parametrize("idle", ["paused", "retired"])
+def test_what_is_not_fired_has_no_due_time_in_the_past(
+    client: Client, schedule: Schedule, idle: str
+) -> None:
+    log_in(client, "view_schedule")
+    Schedule.objects.update(**{idle: True}, next_time=timezone.now() - timedelta(days=3))
+
+    assert '<td class="field-next_due">-</td>' in html(client, list_url(Schedule))
+    assert "3 d" not in html(client, page_url(schedule))
+
+
 # What a job's page leads to
 
 
