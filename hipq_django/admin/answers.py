@@ -15,6 +15,7 @@ from hipq_django.admin.answer_values import masked, meaning_of, shown_payload, s
 from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
+from hipq_django.admin.jobs import MAX_FOUND, ids_with_key
 from hipq_django.models import Answer, Job
 
 
@@ -58,8 +59,15 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         return text % {"id": row.pk, "job_type": row.job_type, "job_key": row.job_key}
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the answers with exactly this key."""
-        return rows.filter(job_key=term)
+        """Return the answers with exactly this key, and those of jobs with it, by indexes.
+
+        None has the keys of accepted answers: they are found by their jobs.
+        """
+        jobs = ids_with_key(Job.objects.using(rows.db), term)
+        of_jobs = rows.filter(job__in=jobs).order_by()
+        others = rows.exclude(status=Answer.Status.ACCEPTED).filter(job_key=term)
+        parts = (part.values_list("pk", flat=True)[:MAX_FOUND] for part in (of_jobs, others))
+        return rows.filter(pk__in=[pk for part in parts for pk in part])
 
     status_badge = column(_("status"), lambda self, answer: status_badge(answer))
     meaning = column(_("meaning"), lambda self, answer: meaning_of(answer))

@@ -196,4 +196,10 @@ class KindFilter(SimpleListFilter):
         value = self.value()
         if value is None:
             return queryset
-        return queryset.filter(kind=value) if value in Answer.Kind.values else queryset.none()
+        if value not in Answer.Kind.values:
+            return queryset.none()
+        found = queryset.filter(kind=value)
+        if value == Answer.Kind.MALFORMED:
+            # None of them was accepted: so says the condition of the index.
+            found = found.exclude(status=Answer.Status.ACCEPTED)
+        return found

@@ -97,11 +97,13 @@ class JobList(RowList):
             jobs[pk].error_head = too_large_text(chars) if chars > MAX_READ_CHARS else head
 
 
-def _with_key(jobs: Any, key: str) -> list[int]:
+def ids_with_key(jobs: Any, key: str) -> list[int]:
     """Ask each of the two indexes of keys, in the words of its condition.
 
     One has the live jobs and one the final jobs; both begin with the job type.
     """
+    if key == NONE:
+        return []
     types = list(JobType.objects.using(jobs.db).values_list("pk", flat=True))
     keyed = jobs.filter(job_type__in=types, job_key=key).keyed().order_by("-pk")
     found: list[int] = []
@@ -160,8 +162,7 @@ class JobAdmin(JobColumns, JobActions):
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the jobs with exactly this key or id, so that indexes find them among millions."""
-        ids = _with_key(rows, term) if term != NONE else []
-        return rows.filter(pk__in=[*ids, *filter(None, [id_from(term)])])
+        return rows.filter(pk__in=[*ids_with_key(rows, term), *filter(None, [id_from(term)])])
 
     # The page
 

@@ -1407,6 +1407,11 @@ class Migration(migrations.Migration):
                         fields=["id"],
                         name="hipq_answer_not_accepted",
                     ),
+                    models.Index(
+                        condition=models.Q(("kind", "error")),
+                        fields=["id"],
+                        name="hipq_answer_error",
+                    ),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

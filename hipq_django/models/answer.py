@@ -93,6 +93,7 @@ class Answer(Row):
             models.Index(
                 fields=["id"], condition=~Q(status="accepted"), name="hipq_answer_not_accepted"
             ),
+            models.Index(fields=["id"], condition=Q(kind="error"), name="hipq_answer_error"),
         ]
 
     JOBLESS: ClassVar = (AnswerStatus.EARLY, AnswerStatus.UNMATCHED)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -15,6 +16,7 @@ from hipq_django.database import clock
 from hipq_django.models import Answer, Job, Worker
 from tests.admin_pages import html, list_url, page_url
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
+from tests.plans import assert_good, watched_plans
 
 pytestmark = pytest.mark.django_db
 
@@ -193,6 +195,42 @@ def test_an_answer_without_a_job_is_found_by_filter_and_by_key(admin_client: Cli
     assert found(admin_client, Answer, q="k-2") == [unmatched]
     assert found(admin_client, Answer, status="late") == [late]
     assert f"job {job.pk}" in html(admin_client, list_url(Answer))
+
+
+def test_an_answer_of_a_job_is_found_by_its_key(admin_client: Client) -> None:
+    """Also one that came under another key, and was matched by hand."""
+    job, other = job_in("final", job_key="k-1"), job_in("running", job_key="k-2")
+    accepted = AnswerFactory.create(job=job, status="accepted", job_key="k-1")
+    matched = AnswerFactory.create(job=job, status="discarded", job_key="k_1")
+    elsewhere = AnswerFactory.create(job=other, status="late", job_key="k-1")
+    AnswerFactory.create(job=other, status="accepted", job_key="k-2")
+
+    assert found(admin_client, Answer, q="k-1") == [elsewhere, matched, accepted]
+    assert found(admin_client, Answer, q="k-1", status="accepted") == [accepted]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", [{"q": "k-1"}, {"kind": "malformed"}, {"kind": "error"}])
+def test_few_answers_are_not_looked_for_among_all_that_were_accepted(
+    admin_client: Client, query: dict[str, str]
+) -> None:
+    wanted = job_in("running", job_key="k-1", attempt=1)
+    AnswerFactory.create(job=wanted, status="accepted", job_key="k-1", kind="error")
+    AnswerFactory.create(status="unmatched", kind="malformed", problem="no JSON", job_key="k-1")
+    many = job_in("running", job_key="k-2")
+    Answer.objects.bulk_create(
+        AnswerFactory.build(job=many, status="accepted", job_key="k-2", part=f"part {number}")
+        for number in range(20_000)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+    with watched_plans() as plans:
+        page = html(admin_client, list_url(Answer), **query)
+
+    assert "k-1" in page
+    of_answers = [plan for plan in plans if 'FROM "hipq_answer"' in plan.sql]
+    assert_good([plan for plan in of_answers if 'AS "day"' not in plan.sql])  # that is the chart
 
 
 def test_a_malformed_message_is_found_by_its_kind_and_shown_with_its_problem(
