@@ -365,7 +365,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         ):
             if number:
                 shown_number = text % {"count": format_number(number)}
-                query = {name: row.pk, "outcome": outcome}
+                query = {name: row.pk, "outcome": outcome, "ended": "hour"}
                 parts.append(self.list_link(Job, shown_number, query))
         if lately.retried:
             more = "+" if lately.retried_capped else ""

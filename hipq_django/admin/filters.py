@@ -15,6 +15,7 @@ from hipq_django.domain.states import Outcome, State
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, JobType, Queue
 from hipq_django.models.job import JobQuerySet
+from hipq_django.monitoring.endings import LATELY
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -146,6 +147,29 @@ class OutcomeFilter(SimpleListFilter):
         if value not in Outcome.values:
             return queryset.none() if value else queryset
         return queryset.ended(Outcome(value))
+
+
+class EndedFilter(SimpleListFilter):
+    """Jobs that ended lately, as queues and job types count them."""
+
+    title = _("ended")
+    parameter_name = "ended"
+    order = ("-update_time", "-id")
+    """The last first: by the index that has the ends of each queue."""
+
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
+        """Return the choice."""
+        return [("hour", _("in the last hour"))]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the jobs that ended then; the index that finds them begins with the queue."""
+        if self.value() != "hour":
+            return queryset
+        queues = list(Queue.objects.using(queryset.db).values_list("pk", flat=True))
+        since = clock.now(queryset.db) - LATELY
+        return queryset.final().filter(queue__in=queues, update_time__gt=since)
 
 
 class AnswerFilter(SimpleListFilter):

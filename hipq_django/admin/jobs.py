@@ -19,6 +19,7 @@ from hipq_django.admin.base import RowList
 from hipq_django.admin.display import read_head
 from hipq_django.admin.filters import (
     BatchFilter,
+    EndedFilter,
     JobTypeFilter,
     OutcomeFilter,
     QueueFilter,
@@ -140,7 +141,9 @@ class JobAdmin(JobColumns, JobActions):
         "id", "standing", "note", "to_job_type", "key", "to_queue", "attempt", "scheduled_short",
         "updated_short",
     )  # fmt: skip
-    list_filter = (StateFilter, OutcomeFilter, QueueFilter, JobTypeFilter, BatchFilter)
+    list_filter = (
+        StateFilter, OutcomeFilter, EndedFilter, QueueFilter, JobTypeFilter, BatchFilter,
+    )  # fmt: skip
     list_select_related = ("queue", "job_type", "worker")
     search_fields = ("job_key",)
     search_help_text = _("A complete job key or id.")
@@ -156,8 +159,11 @@ class JobAdmin(JobColumns, JobActions):
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the order of the queues where a live state is chosen, else the newest job first.
 
-        By their ids, the few jobs of a state would be looked for among all jobs.
+        By their ids, the few jobs of a state would be looked for among all jobs, and so would those
+        that ended lately.
         """
+        if EndedFilter.parameter_name in request.GET:
+            return EndedFilter.order
         return StateFilter.orders.get(request.GET.get("state", ""), ("-id",))
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:

@@ -70,6 +70,22 @@ def test_jobs_are_filtered_by_where_they_stand_the_longest_living_first(
     assert found(admin_client, **query) == [jobs[name] for name in names]
 
 
+def test_what_ended_in_the_last_hour_is_listed_the_last_first(admin_client: Client) -> None:
+    now = clock.now("default")
+    failed = {"outcome": "failed", "error": "boom"}
+    late, later, succeeded, before = (
+        job_in("final", update_time=now - timedelta(minutes=minutes), **outcome)
+        for minutes, outcome in ((10, failed), (2, failed), (5, {}), (61, failed))
+    )
+    job_in("running")
+
+    assert found(admin_client, ended="hour") == [later, succeeded, late]
+    assert found(admin_client, ended="hour", outcome="failed") == [later, late]
+    for query in ({"type": late.job_type_id}, {"queue": late.queue_id}):
+        assert late in found(admin_client, ended="hour", outcome="failed", **query)
+    assert before in found(admin_client, ended="month")
+
+
 @pytest.mark.parametrize("sensitive", [[], ["card"]])
 def test_an_error_is_listed_as_it_reads(admin_client: Client, sensitive: list[str]) -> None:
     kind = JobTypeFactory.create(sensitive=sensitive)

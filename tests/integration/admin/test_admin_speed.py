@@ -16,9 +16,10 @@ import hipq_django as hipq
 from hipq_django.domain.states import State
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.counts import COUNT_LIMIT
+from hipq_django.testing import travel
 from tests.admin_pages import html, list_url, page_url
 from tests.factories import AttemptFactory, JobFactory, JobTypeFactory, QueueFactory
-from tests.plans import watched_plans
+from tests.plans import assert_good, watched_plans
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +104,7 @@ def test_no_page_counts_100_000_jobs(admin_client: Client, many_jobs: list[Job])
         (jobs, {"p": COUNT_LIMIT // 50}),
         *((jobs, {"state": state}) for state in ("due", "waiting", "running", "error", "final")),
         (jobs, {"outcome": "failed"}),
+        (jobs, {"outcome": "failed", "ended": "hour", "queue": queue.pk}),
         (jobs, {"queue": queue.pk, "type": many_jobs[0].job_type_id}),
         (jobs, {"q": "order-7"}),
         (page_url(many_jobs[0]), {}),
@@ -136,6 +138,24 @@ def test_the_jobs_of_a_live_state_are_not_looked_for_among_the_final_ones(
     listed = [plan for plan in plans if "error_head" in plan.sql and "COUNT(" not in plan.sql]
     assert listed
     assert [fault for plan in listed for fault in plan.faults(pages=JOBS)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", ["queue", "type"])
+def test_what_ended_lately_is_not_looked_for_among_all_that_has_ended(
+    admin_client: Client, many_jobs: list[Job], chosen: str
+) -> None:
+    """By a type alone, too, which is not in the index of ends."""
+    kind = many_jobs[0].job_type
+    pk = kind.queue_id if chosen == "queue" else kind.pk
+    with travel(days=1):
+        job = JobFactory.create(job_type=kind, state="final")
+
+        with watched_plans() as plans:
+            page = html(admin_client, list_url(Job), ended="hour", **{chosen: pk})
+
+    assert page_url(job) in page
+    assert_good([plan for plan in plans if "update_time" in plan.sql], pages=JOBS)
 
 
 @pytest.mark.slow

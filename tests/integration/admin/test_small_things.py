@@ -234,7 +234,7 @@ def test_lists_say_how_jobs_ended_lately(admin_client: Client) -> None:
     for row, name in ((kind.queue, "queue"), (kind, "type")):
         for page in (html(admin_client, list_url(type(row))), html(admin_client, page_url(row))):
             assert "12 ended" in page
-            assert f"?{name}={row.pk}&amp;outcome=failed" in page
+            assert f"?{name}={row.pk}&amp;outcome=failed&amp;ended=hour" in page
             assert ">failing<" in page
 
 
