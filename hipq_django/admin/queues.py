@@ -19,6 +19,7 @@ from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import checked_limit, checked_queue_number
+from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, Queue, Worker
@@ -220,9 +221,10 @@ class QueueAdmin(HipqAdmin):
         changed = []
         for queue in rows:
             row = Queue.objects.using(self.database).filter(pk=queue.pk, paused=not paused)
-            if row.update(paused=paused, update_time=self.now):
-                self.log_change(request, queue, "Paused." if paused else "Resumed.")
-                changed.append(str(queue))
+            with write_transaction(self.database):  # it is not done without a line in the history
+                if row.update(paused=paused, update_time=self.now):
+                    self.log_change(request, queue, "Paused." if paused else "Resumed.")
+                    changed.append(str(queue))
         if changed:
             text = _("Paused: %(queues)s.") if paused else _("Resumed: %(queues)s.")
             values = {"queues": ", ".join(changed)}

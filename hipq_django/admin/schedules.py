@@ -285,11 +285,13 @@ class ScheduleAdmin(RowActions):
     def _backfill(self, request: HttpRequest, row: Schedule, form: BackfillForm) -> bool:
         start, end = form.cleaned_data["start"], form.cleaned_data["end"]
         try:
-            jobs = verbs.backfill(row.name, start, end, instance=row.instance)
+            with write_transaction(self.database):  # no jobs without a line in the history
+                jobs = verbs.backfill(row.name, start, end, instance=row.instance)
+                said = f"Backfilled {start} to {end}: {len(jobs)} jobs."
+                self.log_change(request, row, said)
         except HipqError as error:
             form.add_error(None, str(error))
             return False
-        self.log_change(request, row, f"Backfilled {start} to {end}: {len(jobs)} jobs.")
         text = ngettext("Made %(count)s job.", "Made %(count)s jobs.", len(jobs))
         self.message_user(request, text % {"count": format_number(len(jobs))}, messages.SUCCESS)
         return True

@@ -10,8 +10,9 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django.api import batches
 from hipq_django.models import Job
-from tests.admin_pages import act, history, log_in, messages_of, press
+from tests.admin_pages import act, history, log_in, messages_of, page_url, press
 from tests.concurrency.conftest import HOW, Refuse
+from tests.factories import QueueFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -79,3 +80,45 @@ def test_a_button_says_that_the_database_refused_it(
 
     assert said.startswith(SAID)
     assert history(failed[0]) == []
+
+
+# The history itself
+
+
+HISTORY = "django_admin_log"
+
+
+def test_no_queue_is_paused_without_a_line_in_the_history(client: Client, refuse: Refuse) -> None:
+    queue = QueueFactory.create()
+    log_in(client, "view_queue", "change_queue")
+    refuse("NEW.change_message = 'Paused.'", HISTORY, "INSERT")
+    client.raise_request_exception = False
+
+    act(client, "pause", queue)
+    queue.refresh_from_db()
+    assert not queue.paused
+
+    refuse.end()
+    act(client, "pause", queue)
+    queue.refresh_from_db()
+    assert queue.paused
+    assert history(queue) == ["Paused."]
+
+
+def test_nothing_is_backfilled_without_a_line_in_the_history(
+    client: Client, refuse: Refuse
+) -> None:
+    row = hipq.schedule("hourly", hipq.NewJob("echo"), "0 * * * *")
+    log_in(client, "view_schedule", "run_schedule")
+    refuse("NEW.change_message LIKE 'Backfilled%'", HISTORY, "INSERT")
+    client.raise_request_exception = False
+    sent = {"start": "2026-03-01T00:30", "end": "2026-03-01T02:30"}
+
+    client.post(page_url(row, "backfill"), sent)
+    assert not Job.objects.exists()
+    assert not row.runs.exists()
+
+    refuse.end()
+    client.post(page_url(row, "backfill"), sent)
+    assert Job.objects.count() == 2
+    assert len(history(row)) == 1
