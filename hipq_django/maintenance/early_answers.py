@@ -18,7 +18,7 @@ from hipq_django.database.refused_rows import MAX_WAITS, RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import AnswerStatus, State
 from hipq_django.engines import engine_for
-from hipq_django.engines.values import EarlyPlace
+from hipq_django.engines.values import EarlyPlace, SkippedRowError
 from hipq_django.job_types.registry import get_all_declared, names_of
 from hipq_django.models import Answer, Job, JobType
 
@@ -184,4 +184,7 @@ def _mark(answers: QuerySet[Answer], status: AnswerStatus, refused: RefusedRows)
 def _mark_free(answers: QuerySet[Answer], status: AnswerStatus) -> int:
     with worker_transaction(answers.db):
         free = list(locked(answers, skip_locked=True).values_list("pk", flat=True))
-        return Answer.objects.using(answers.db).filter(pk__in=free).update(status=status)
+        marked = Answer.objects.using(answers.db).filter(pk__in=free).update(status=status)
+        if marked < len(free):
+            raise SkippedRowError
+    return marked

@@ -16,6 +16,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
+from hipq_django.engines.values import SkippedRowError
 from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 
@@ -139,11 +140,11 @@ def _delete_page(old: Any, field: str) -> list[Any]:
             _raw_delete(Answer.objects.using(using).filter(job__in=ids))
             _raw_delete(Step.objects.using(using).filter(job__in=ids))
             _raw_delete(Link.objects.using(using).filter(job__in=ids))
-        if ids:
-            _raw_delete(old.model.objects.using(using).filter(pk__in=ids))
+        if ids and _raw_delete(old.model.objects.using(using).filter(pk__in=ids)) < len(ids):
+            raise SkippedRowError
     return [value for _, value in page]
 
 
-def _raw_delete(rows: Any) -> None:
-    """Delete in one statement; the rows that name these are deleted by the caller."""
-    rows._raw_delete(rows.db)
+def _raw_delete(rows: Any) -> int:
+    """Delete in one statement, return how many; the caller deletes the rows that name these."""
+    return int(rows._raw_delete(rows.db) or 0)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import F
 from django.dispatch import Signal
 
@@ -20,7 +20,7 @@ from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.serialization import json_without_tokens
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.domain.waits import pause_after
-from hipq_django.engines.values import SUCCEEDED
+from hipq_django.engines.values import SUCCEEDED, SkippedRowError
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import (
     finished_of_kind,
@@ -31,7 +31,7 @@ from hipq_django.signals import (
 )
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
-from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
+from hipq_django.transitions.updates import UNOWNED, chunks, set_values, update_all, update_each
 
 
 def move(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
@@ -68,9 +68,7 @@ def _move_from(
             passing |= values
         changed = sum(rows.filter(state=before).update(**passing) for rows in chunks(using, ids))
         if changed < len(ids):
-            raise IntegrityError(
-                f"of jobs {ids} {len(ids) - changed} left state {before} although it was locked"
-            )
+            raise SkippedRowError
         for job in jobs:
             set_values(job, passing)
 
@@ -102,16 +100,14 @@ def note_succeeded(
 
 def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
     """Note that the answers of locked jobs, which are not final, wait to be processed."""
-    ids = [job.pk for job in jobs]
-    for rows in chunks(using, ids):
-        rows.update(has_pending_answer=True, update_time=now)
+    update_all(using, [job.pk for job in jobs], has_pending_answer=True, update_time=now)
     for job in jobs:
         job.has_pending_answer = True
 
 
 def clear_pending_answer(job: Job) -> None:
     """Note that no answer of a locked job waits any more: it is processed, or was taken away."""
-    rows_of(job.using, [job.pk]).update(has_pending_answer=False)
+    update_all(job.using, [job.pk], has_pending_answer=False)
     job.has_pending_answer = False
 
 

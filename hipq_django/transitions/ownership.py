@@ -18,7 +18,7 @@ from hipq_django.engines.rows import write_claim
 from hipq_django.engines.values import CLAIMED, ClaimRequest, DeclaredLostError, SkippedRowError
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.edits import first_opening, next_time
-from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
+from hipq_django.transitions.updates import UNOWNED, rows_of, update_all, update_each
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 
 
@@ -37,7 +37,7 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> N
         claimed = engine_for(worker.using).claim(jobs, worker, now)
         if claimed < len(jobs):
             raise _why_not_all(worker)
-    except (Error, SkippedRowError):
+    except Error:
         for job in jobs:
             job.attempt -= 1
         raise
@@ -101,7 +101,7 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> 
 
 def expect_response_handler(job: Job) -> None:
     """Write that a newly claimed job goes to its response handler: its answer came early."""
-    rows_of(job.using, [job.id]).update(has_pending_answer=True, phase=Phase.RESPONSE)
+    update_all(job.using, [job.id], has_pending_answer=True, phase=Phase.RESPONSE)
 
 
 def mark_started(claims: Sequence[Claim], worker: Worker) -> int:
@@ -118,7 +118,7 @@ def mark_started(claims: Sequence[Claim], worker: Worker) -> int:
     with worker_transaction(worker.using):
         found = locked(rows, skip_locked=True).only("pk", "phase")
         free = [row.id for row in found if (row.id, row.phase) in started]
-        rows_of(worker.using, free).update(prefetched=False, deadline=deadline)
+        update_all(worker.using, free, prefetched=False, deadline=deadline)
         left = set(rows.values_list("pk", flat=True)) if len(free) < len(claims) else set()
     for claim in claims:
         claim.is_known_as_started = claim.id not in left
@@ -140,7 +140,7 @@ def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
         row = locked(rows, skip_locked=True).only("pk").first()
         if row is None or not _is_in_window(claim, now):
             return False
-        rows_of(worker.using, [claim.id]).update(**values)
+        update_all(worker.using, [claim.id], **values)
     return True
 
 
@@ -184,8 +184,7 @@ def _is_in_window(claim: Claim, now: datetime) -> bool:
 
 def release(ids: Sequence[int], using: str, now: datetime) -> None:
     """End the ownership of jobs, their state unchanged."""
-    for rows in chunks(using, ids):
-        rows.update(**UNOWNED, update_time=now)
+    update_all(using, ids, **UNOWNED, update_time=now)
 
 
 def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:

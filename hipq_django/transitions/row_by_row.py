@@ -35,7 +35,14 @@ from hipq_django.transitions.outcomes import (
     note_succeeded,
 )
 from hipq_django.transitions.ownership import put_back, release
-from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
+from hipq_django.transitions.updates import (
+    UNOWNED,
+    chunks,
+    rows_of,
+    set_values,
+    update_all,
+    update_each,
+)
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -195,10 +202,8 @@ def _release(results: Sequence[Released], using: str, now: datetime) -> None:
         if r.claim.phase is Phase.REQUEST:
             requests[_error_while_waiting(r)].append(r.claim.id)
     for error, ids in requests.items():
-        for rows in chunks(using, ids):
-            rows.update(state=State.ERROR, error=error, update_time=now, **UNOWNED)
-        for rows in chunks(using, ids):
-            rows.update(state=State.RETRY)
+        update_all(using, ids, state=State.ERROR, error=error, update_time=now, **UNOWNED)
+        update_all(using, ids, state=State.RETRY)
 
 
 def _error_while_waiting(result: Released) -> str:

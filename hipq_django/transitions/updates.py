@@ -9,6 +9,7 @@ from django.db.models import Case, Model, Value, When
 
 from hipq_django.database.lookups import in_parts
 from hipq_django.domain.states import Phase
+from hipq_django.engines.values import SkippedRowError
 from hipq_django.models import Job
 
 CASES_PER_STATEMENT = 100
@@ -29,15 +30,21 @@ def chunks(using: str, ids: Sequence[int]) -> Iterator[Any]:
         yield rows_of(using, part)
 
 
+def update_all(using: str, ids: Sequence[int], **values: Any) -> None:
+    """Give locked rows the same values; raise `SkippedRowError` if the database lets one be."""
+    if sum(rows.update(**values) for rows in chunks(using, ids)) < len(ids):
+        raise SkippedRowError
+
+
 def update_each(using: str, changes: Mapping[int, Mapping[str, Any]], **same: Any) -> None:
-    """Update many rows in few statements: `changes` differ by row, `same` do not."""
+    """Do so in few statements where values differ by row, `changes`; `same` do not."""
     ids = list(changes)
     for start in range(0, len(ids), CASES_PER_STATEMENT):
         part = ids[start : start + CASES_PER_STATEMENT]
         cases = {
             name: _case(name, {i: changes[i][name] for i in part}) for name in changes[part[0]]
         }
-        rows_of(using, part).update(**cases, **same)
+        update_all(using, part, **cases, **same)
 
 
 def _case(name: str, values: Mapping[int, Any]) -> Case:

@@ -12,18 +12,22 @@ from typing import Any, NoReturn
 
 import pytest
 from asgiref.sync import SyncToAsync, sync_to_async
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import recovery
-from hipq_django.models import Job, Queue
+from hipq_django.models import Answer, Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import context
 from hipq_django.scheduler.current_batch import REFUSED_SECONDS
 from hipq_django.scheduler.polling import REFUSED_SECONDS as REFUSED_START_SECONDS
+from hipq_django.sources import Received
+from hipq_django.sources.settings import SourceSettings
 from tests.concurrency.conftest import HOW, Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
@@ -645,6 +649,97 @@ def test_a_result_that_the_database_skips_in_any_form_is_kept(
     wait_until_written(worker)
     job.refresh_from_db()
     assert job.outcome == "succeeded"
+
+
+def test_what_a_block_of_finishing_wrote_is_undone_if_the_database_skips_the_end(
+    declare: Declare, skip: Refuse
+) -> None:
+    finished: list[int] = []
+
+    @declare("finishes")
+    def finishes(job: Job) -> None:
+        with hipq.finishing(job, result="done"):
+            get_queue("default", "written_in_the_block")
+
+    def note(job: Job, **_: Any) -> None:
+        finished.append(job.pk)
+
+    skip("NEW.outcome = 'succeeded'")
+    job = hipq.enqueue("finishes")
+    hipq.signals.job_finished.connect(note)
+    try:
+        HandWorker().work()
+        HandWorker().work()
+    finally:
+        hipq.signals.job_finished.disconnect(note)
+
+    job.refresh_from_db()
+    assert not Queue.objects.filter(name="written_in_the_block").exists()
+    assert (job.outcome, job.attempt, finished) == ("failed", 1, [job.pk])
+    assert "SkippedRowError: the row was not changed" in str(job.error)
+
+
+SKIPPED_EFFECTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "result": ("asks", {"response": 1}, "NEW.outcome = 'succeeded'"),
+    "handler": ("handles", {"response": 1}, "NEW.has_pending_answer <> OLD.has_pending_answer"),
+    "error": ("asks", {"error": 1}, "NEW.state = 'error'"),
+}
+
+
+@pytest.mark.parametrize("effect", SKIPPED_EFFECTS)
+def test_messages_whose_effect_the_database_skips_are_refused_together_and_kept_alone(
+    declare: Declare, skip: Refuse, effect: str
+) -> None:
+    """A source hands each of a refused batch over by itself."""
+    job_type, payload, condition = SKIPPED_EFFECTS[effect]
+    declare("asks")(lambda job: hipq.WAIT)
+    declare("handles")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
+    keys = ["a", "skipped", "b"]
+    jobs = [hipq.enqueue(job_type, job_key=key) for key in keys]
+    HandWorker().work()
+    skip(f"{condition} AND NEW.job_key = 'skipped'")
+    answers = [hipq.NewAnswer(job_type, key, **payload) for key in keys]
+    source = SourceSettings("bank", "no.source", f"{__name__}.{as_it_is.__name__}", {}, 1)
+    intake = Intake(get_instance(), source)
+
+    with pytest.raises(IntegrityError):
+        hipq.receive_many(answers)
+    assert not Answer.objects.exists()
+    for answer in answers:
+        intake.take_one(Received(b"", receipt=answer), waited=0.0)
+
+    assert [(a.job_id, a.kind == "malformed") for a in Answer.objects.order_by("pk")] == [
+        (jobs[0].pk, False),
+        (None, True),
+        (jobs[2].pk, False),
+    ]
+    jobs[1].refresh_from_db()
+    assert (jobs[1].state, jobs[1].has_pending_answer) == ("running", False)
+
+
+def as_it_is(received: Received) -> Any:
+    """Return the answer that a test hands over as a message."""
+    return received.receipt
+
+
+def test_a_callback_whose_effect_the_database_skips_is_put_off(
+    declare: Declare, skip: Refuse, client: Client, rf: RequestFactory
+) -> None:
+    urls: list[str] = []
+
+    @declare("asks")
+    def asks(job: Job) -> object:
+        urls.append(hipq.callback_url(job, request=rf.get("/")))
+        return hipq.WAIT
+
+    job = hipq.enqueue("asks")
+    HandWorker().work()
+    skip("NEW.state = 'error'")
+
+    reply = client.post(urls[0], {"error": "no"}, content_type="application/json")
+
+    job.refresh_from_db()
+    assert (reply.status_code, job.state, Answer.objects.count()) == (503, "running", 0)
 
 
 def wait_until_written(worker: HandWorker) -> None:

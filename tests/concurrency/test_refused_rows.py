@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +19,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking, retentio
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.processes.troubles import Troubles
-from tests.concurrency.conftest import Refuse
+from tests.concurrency.conftest import HOW, SKIPS, Refuse
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
@@ -26,6 +27,15 @@ from tests.passing import Passing
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=[*HOW, SKIPS])
+def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
+    """Let the database refuse rows, in each way, or pass over them and say nothing."""
+    refuse = Refuse(request.param)
+    yield refuse
+    refuse.end()
+
 
 KEYS = ["a", "refused", "b", "c", "d"]
 OTHERS = [key for key in KEYS if key != "refused"]
