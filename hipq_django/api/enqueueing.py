@@ -349,21 +349,40 @@ def _insert_keyed(job: Job, using: str) -> None:
         engine_for(using).insert_one(job)
 
 
+def insert_copies(rows: Sequence[Job], using: str) -> None:
+    """Insert the copies of final jobs in few statements."""
+    check_distinct(rows, "requeue")
+    under_key(_insert_all, _check_copies_free, rows, using)
+
+
+def _insert_all(rows: Sequence[Job], using: str) -> None:
+    with transaction.atomic(using=using):
+        engine_for(using).insert(rows, len(rows), by_key=True, extra=True)
+
+
 def _check_free(job: Job, using: str) -> None:
-    for (_, scope, _), holder in holders([job], using).items():
-        if job.origin_id:  # a requeued job has the key of its origin, and no options
-            way_out = "It has to end first, or to be cancelled."
-            raise taken_by(job, holder, scope, way_out, "requeue") from None
-        raise taken(job, holder, scope, "enqueue") from None
+    _refuse_taken([job], using, "enqueue")
 
 
 def _check_all_free(rows: Sequence[Job], builder: Builder) -> None:
-    found = holders(rows, builder.using)
+    _refuse_taken(rows, builder.using, builder.verb)
+
+
+def _check_copies_free(rows: Sequence[Job], using: str) -> None:
+    _refuse_taken(rows, using, "requeue")
+
+
+def _refuse_taken(rows: Sequence[Job], using: str, verb: str | None) -> None:
+    found = holders(rows, using)
     for row in rows:
         for place in places_of(row):
-            if place in found:
-                _, scope, _ = place
-                raise taken(row, found[place], scope, builder.verb) from None
+            if place not in found:
+                continue
+            _, scope, _ = place
+            if row.origin_id:  # a requeued job has the key of its origin, and no options
+                way_out = "It has to end first, or to be cancelled."
+                raise taken_by(row, found[place], scope, way_out, "requeue") from None
+            raise taken(row, found[place], scope, verb) from None
 
 
 def _replace(job: Job, using: str) -> None:

@@ -10,10 +10,11 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from hipq_django.api.building import hold, new_job
 from hipq_django.api.control import read_row
-from hipq_django.api.enqueueing import announce_new, insert
+from hipq_django.api.enqueueing import announce_new, insert, insert_copies
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import for_key_share
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.dependencies import PART, was_ended_by
@@ -54,24 +55,21 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
 
 
 def _requeue_with_dependents(origin: Job) -> Job:
-    """Copy a job and those that it took down, in the order in which they follow each other."""
+    """Copy a job and those that it took down, linked to each other as they were."""
     using = origin.using
-    copies: dict[int, Job] = {}
     with write_transaction(using):
         batches = _batches_of([origin], using)  # first: nobody gives up what follows it meanwhile
         old = [origin, *_taken_down(origin)]
         batches |= _batches_of(old, using)
+        copies = {job.pk: copy_of_final(job) for job in old}
         for job in old:
-            fresh = copy_of_final(job)
-            fresh.batch_id = job.batch_id if job.batch_id in batches else None
-            if job is origin:
-                links = hold_again({job.pk: fresh}, using)
-            else:
-                hold(fresh)
-                links = list(_links([job.pk], using))
-            insert(fresh, using)
-            copies[job.pk] = fresh
-            link_again(links, {job.pk: fresh}, copies, using)
+            copies[job.pk].batch_id = job.batch_id if job.batch_id in batches else None
+        links = hold_again({origin.pk: copies[origin.pk]}, using)
+        for job in old[1:]:
+            hold(copies[job.pk])
+        links += _links([job.pk for job in old[1:]], using)
+        insert_copies(list(copies.values()), using)
+        link_again(links, copies, copies, using)
         announce_new(list(copies.values()), using)
     return copies[origin.pk]
 
@@ -81,7 +79,7 @@ def _batches_of(jobs: Sequence[Job], using: str) -> set[int]:
     ids = {job.batch_id for job in jobs if job.batch_id}
     if not ids:
         return ids
-    rows = Batch.objects.using(using).filter(pk__in=ids).order_by("pk")
+    rows = Batch.objects.using(using).filter(ids_in("id", ids)).order_by("pk")
     return {batch.pk for batch in for_key_share(rows)}
 
 
@@ -107,12 +105,15 @@ def _taken_down(origin: Job) -> list[Job]:
 
 def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job]:
     """Yield the jobs that were cancelled because of one of these, and not requeued since."""
-    ids = [job.pk for job in jobs]
+    using = jobs[0].using
+    ids = {job.pk for job in jobs}
     batches = {job.batch_id for job in jobs if job.batch_id}
-    follows = Q(needs__needs_job__in=ids) | Q(needs__needs_batch__in=batches)
-    rows = Job.objects.using(jobs[0].using).filter(follows, outcome=Outcome.CANCELLED)
-    for job in rows.select_related("queue", "job_type").order_by("pk").distinct()[:most]:
-        if was_ended_by(job.error, ids, batches) and not job.successors.exists():
+    of_these = Q(ids_in("needs_job_id", ids)) | Q(ids_in("needs_batch_id", batches))
+    links = Link.objects.using(using).filter(of_these)
+    rows = Job.objects.using(using).filter(pk__in=links.values("job"), outcome=Outcome.CANCELLED)
+    rows = rows.filter(~Exists(Job.objects.using(using).filter(origin=OuterRef("pk"))))
+    for job in rows.select_related("queue", "job_type").order_by("pk")[:most]:
+        if was_ended_by(job.error, ids, batches):
             yield job
 
 
@@ -140,7 +141,7 @@ def hold_again(fresh: Mapping[int, Job], using: str) -> list[Any]:
 
 def _links(origins: Iterable[int], using: str) -> QuerySet[Any]:
     """Return the links of final jobs to what they followed."""
-    links = Link.objects.using(using).filter(job__in=list(origins)).exclude(on=PART)
+    links = Link.objects.using(using).filter(ids_in("job_id", origins)).exclude(on=PART)
     return links.order_by("pk")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -81,9 +82,13 @@ FOLLOWED: Final = ", which this job was to follow"
 """The end of the error of a job that was cancelled because of one that it waited for."""
 
 
-def was_ended_by(error: object, jobs: Iterable[int], batches: Iterable[int]) -> bool:
+_ENDED_BY = re.compile(rf"(job|batch) ([0-9]{{1,19}}) .*{re.escape(FOLLOWED)}", re.DOTALL)
+
+
+def was_ended_by(error: object, jobs: Collection[int], batches: Collection[int]) -> bool:
     """Return whether the error of a cancelled job says that one of these was its end."""
-    names = [*(f"job {pk} " for pk in jobs), *(f"batch {pk} " for pk in batches)]
-    if not isinstance(error, str):
+    found = _ENDED_BY.fullmatch(error) if isinstance(error, str) else None
+    if found is None:
         return False
-    return error.endswith(FOLLOWED) and error.startswith(tuple(names))
+    kind, pk = found.groups()
+    return int(pk) in (jobs if kind == "job" else batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api import batches, control
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
@@ -982,6 +984,76 @@ def test_then_of_a_batch_that_is_requeued_has_the_results_of_the_batch(step: Any
     assert ran == [("then", ["A", "B"])]
 
 
+def end_as_if_by(first: Job, jobs: Any) -> None:
+    """End jobs as the end of the first one would, all at once."""
+    error = f"job {first.pk} (step) was cancelled{FOLLOWED}"
+    cancel_locked(list(jobs.select_related("queue", "job_type")), error, "default")
+
+
+def test_what_a_job_took_down_is_requeued_in_few_statements(step: Any) -> None:
+    statements = []
+    for number in (5, 50):
+        first = step.enqueue("first")
+        jobs = hipq.enqueue_many([step.using(after=[first]).new("after")] * number)
+        end_as_if_by(first, Job.objects.filter(pk__in=[job.pk for job in jobs]))
+        hipq.cancel(first)
+        with CaptureQueriesContext(connection) as queries:
+            fresh = hipq.requeue(row(first), dependents=True)
+        statements.append(len(queries))
+        assert Link.objects.filter(needs_job=fresh, job__origin__in=jobs).count() == number
+
+    assert statements[0] == statements[1]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL takes any number")
+def test_more_that_a_job_took_down_than_a_statement_takes_parameters_are_requeued(
+    step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 250
+    first = step.enqueue("first")
+    middle = hipq.enqueue_many([step.using(after=[first]).new("middle")] * (most + 1))
+    last = step.using(after=[middle[-1]]).enqueue("last")
+    end_as_if_by(first, Job.objects.filter(pk__gt=first.pk, pk__lt=last.pk))
+    end_as_if_by(middle[-1], Job.objects.filter(pk=last.pk))
+    hipq.cancel(first)
+
+    monkeypatch.setattr(connection.features, "max_query_params", most)
+    before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
+    try:
+        fresh = hipq.requeue(row(first), dependents=True)
+    finally:
+        connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
+
+    assert Link.objects.filter(needs_job=fresh).count() == most + 1
+    assert last.successors.get().needs.get().needs_job == middle[-1].successors.get()
+
+
+def test_a_key_that_was_taken_meanwhile_refuses_all_that_is_requeued(step: Any) -> None:
+    first = step.enqueue("first", fails=True)
+    hipq.enqueue("echo", job_key="k", after=[first])
+    run_due_jobs()
+    other = hipq.enqueue("ask", delay=60), hipq.enqueue("echo", job_key="k", delay=60)
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match=r"requeue: .* has a live job") as caught:
+        hipq.requeue(row(first), dependents=True)
+
+    assert caught.value.job == other[1]
+    assert set(Job.objects.live()) == set(other)
+
+
+def test_two_that_had_one_key_in_turn_are_not_requeued_together(step: Any) -> None:
+    first = step.enqueue("first")
+    for _ in range(2):
+        job = hipq.enqueue("echo", job_key="k", after=[first])
+        end_as_if_by(first, Job.objects.filter(pk=job.pk))
+    hipq.cancel(first)
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match="requeue: two of the jobs"):
+        hipq.requeue(row(first), dependents=True)
+
+    assert not Job.objects.live().exists()
+
+
 def test_what_somebody_cancelled_is_not_done_again(step: Any) -> None:
     a, b, c = hipq.chain(step.new("a", fails=True), step.new("b"), step.new("c"))
     hipq.cancel(c, "by hand")
@@ -1010,10 +1082,12 @@ def test_what_another_job_took_down_is_not_done_again(step: Any) -> None:
 
 def test_the_end_of_a_batch_with_a_longer_number_is_not_that_of_this_one() -> None:
     """Names in errors are compared whole: batch 1 is not batch 11."""
-    assert was_ended_by("batch 1 (load) has 1 job without success" + FOLLOWED, [], [1])
-    assert not was_ended_by("batch 11 has 1 job without success" + FOLLOWED, [1], [1])
-    assert not was_ended_by("batch 1 was cancelled", [1], [1])
-    assert not was_ended_by({"job": 1}, [1], [1])
+    assert was_ended_by("batch 1 (load) has 1 job without success" + FOLLOWED, {2}, {1})
+    assert was_ended_by("batch 1 (two\nlines) has 1 job without success" + FOLLOWED, {2}, {1})
+    assert not was_ended_by("batch 11 has 1 job without success" + FOLLOWED, {1}, {1})
+    assert not was_ended_by("batch 1 was cancelled", {1}, {1})
+    assert not was_ended_by(f"job {'1' * 5_000} failed" + FOLLOWED, {1}, {1})
+    assert not was_ended_by({"job": 1}, {1}, {1})
 
 
 def test_a_member_done_again_lets_then_start(step: Any) -> None:
