@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
 
 from hipq_django.database.lookups import in_parts
-from hipq_django.domain.dependencies import PART, Need, Verdict, need_of_batch, need_of_job, verdict
+from hipq_django.domain.dependencies import (
+    MAX_AFTER,
+    PART,
+    Need,
+    Verdict,
+    need_of_batch,
+    need_of_job,
+    verdict,
+)
 from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, Outcome, State
 from hipq_django.models import Batch, Job, Link
 from hipq_django.models.link import UNTOLD
 
 INPUTS_PAGE = 1_000
+"""How many jobs of a batch are read at once."""
+
+AFTER_PAGE = 100
+"""How many of the other jobs that one follows are read at once: each result may be large."""
 
 _WAITS = Q(job__hold_time__isnull=False, job__state="initial") | UNTOLD
 """Links of held jobs, as `JobQuerySet.held` says it, and of parts that were not told yet."""
@@ -123,17 +136,23 @@ def inputs(job: Job) -> Iterator[tuple[Job, Any]]:
     Those of a batch come in the order of their ids, without jobs that were requeued. One that was
     deleted keeps its place: of its copy only the id is known.
     """
-    links = job.needs.exclude(on=PART).order_by("pk")
-    for link in links.iterator(chunk_size=INPUTS_PAGE):
-        rows = Job.objects.using(job.using).select_related("queue", "job_type")
-        if link.needs_job_id:
-            found: Iterable[Job] = rows.filter(pk=link.needs_job_id)
-            if not found:
+    rows = Job.objects.using(job.using).select_related("queue", "job_type")
+    links = job.needs.exclude(on=PART).order_by("pk").iterator(chunk_size=MAX_AFTER)
+    while page := list(islice(links, AFTER_PAGE)):
+        single = rows.in_bulk([link.needs_job_id for link in page if link.needs_job_id])
+        for link in page:
+            if link.needs_batch_id:
+                yield from map(
+                    _with_result, _members_in_order(rows, link.needs_batch_id, job.using)
+                )
+            elif needed := single.get(link.needs_job_id):
+                yield _with_result(needed)
+            else:
                 yield Job.from_db(job.using, ["id", "job_key"], [link.needs_job_id, NONE]), None
-        else:
-            found = _members_in_order(rows, link.needs_batch_id, job.using)
-        for needed in found:
-            yield needed, needed.result if needed.outcome == Outcome.SUCCEEDED else None
+
+
+def _with_result(job: Job) -> tuple[Job, Any]:
+    return job, job.result if job.outcome == Outcome.SUCCEEDED else None
 
 
 def _members_in_order(rows: Any, batch: int | None, using: str) -> Iterator[Job]:

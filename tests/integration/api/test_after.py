@@ -879,6 +879,20 @@ def test_an_input_that_was_pruned_keeps_its_place(step: Any, declare: Declare) -
     assert seen == [[(a.pk, f"job {a.pk}", None), (b.pk, f"job {b.pk}", "B")], [None, "B"]]
 
 
+def test_the_inputs_of_a_job_are_read_together(step: Any) -> None:
+    before = hipq.enqueue_many([step.new(str(number)) for number in range(250)])
+    job = step.using(after=before).enqueue("after")
+    run_due_jobs()
+    row(before[7]).delete()
+
+    with CaptureQueriesContext(connection) as queries:
+        inputs = list(row(job).inputs())
+
+    assert len(queries) == 5
+    assert [needed.pk for needed, _ in inputs] == [needed.pk for needed in before]
+    assert [result for _, result in inputs] == [None if n == 7 else str(n) for n in range(250)]
+
+
 def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:
     a = step.enqueue("a")
     jobs = [step.using(after=[a]).enqueue(name, fails=True) for name in ("b", "c")]
