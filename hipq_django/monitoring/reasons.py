@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 
 from django.db import DatabaseError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _, ngettext
@@ -18,6 +18,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
 from hipq_django.domain import throttling
+from hipq_django.domain.dependencies import PART
 from hipq_django.domain.reasons import Reason, concerns
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import is_suspect
@@ -80,7 +81,12 @@ def _running(job: Job, now: datetime) -> Iterator[Reason]:
         yield from _unserved(job, _serving(job), now)
         yield Reason("answered", _("Its answer has come; a worker will run the response handler."))
         return
-    yield Reason("waiting_for_answer", _waits_for_answer(job, now))
+    live = Job.objects.using(job.using).live()
+    gathered = _links(job).filter(on=PART, needs_job__in=live)
+    if gathered.exists():
+        yield _waits_for_jobs(gathered)
+    else:
+        yield Reason("waiting_for_answer", _waits_for_answer(job, now))
 
 
 def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
@@ -121,7 +127,7 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     if job.queue.paused:
         yield Reason("paused", _("Queue %(queue)s is paused.") % {"queue": job.queue})
     if job.hold_time is not None:
-        yield _waits_for_jobs(job)
+        yield _waits_for_jobs(_links(job))
         return
     if job.scheduled_run_time > now:
         text = _("It is scheduled for %(time)s.")
@@ -133,8 +139,11 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     yield from _in_line(job, serving, now)
 
 
-def _waits_for_jobs(job: Job) -> Reason:
-    links = Link.objects.using(job.using).filter(job=job).order_by("pk")
+def _links(job: Job) -> QuerySet[Link]:
+    return Link.objects.using(job.using).filter(job=job).order_by("pk")
+
+
+def _waits_for_jobs(links: QuerySet[Link]) -> Reason:
     left = links.exclude(needs_job__state=State.FINAL).select_related("needs_job", "needs_batch")
     rows = [link.needs_job or link.needs_batch for link in left[: MAX_NAMED + 1]]
     names = [title(row) for row in rows if row is not None]

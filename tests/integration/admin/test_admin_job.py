@@ -25,6 +25,7 @@ from tests.admin_pages import (
     press,
     save,
 )
+from tests.declaring import Declare
 from tests.factories import (
     AnswerFactory,
     AttemptFactory,
@@ -102,6 +103,19 @@ def test_only_the_newest_of_many_attempts_are_shown(admin_client: Client) -> Non
     assert "Attempts: the newest 20" in page
     assert "error of attempt 11." in page
     assert "error of attempt 10." not in page
+
+
+def test_a_job_that_gathers_others_is_not_to_be_requeued_for_an_answer(
+    admin_client: Client, declare: Declare
+) -> None:
+    """That would enqueue all of them once more."""
+    declare("film")(lambda job: job.gather([hipq.NewJob("ask")]))
+    job, alone = hipq.enqueue("film"), hipq.enqueue("ask")
+    run_due_jobs()
+
+    assert "cancel and requeue" not in html(admin_client, page_url(job))
+    assert "It waits until these have ended" in html(admin_client, page_url(job))
+    assert "cancel and requeue" in html(admin_client, page_url(alone))
 
 
 def test_a_requeued_job_leads_to_its_origin(admin_client: Client) -> None:

@@ -79,6 +79,24 @@ def test_a_job_that_waits_for_its_answer_says_until_when() -> None:
     assert "it times out at 2025-01-06 13:00:00 UTC (in 1:00:00)" in text(job)
 
 
+def test_a_job_that_waits_for_jobs_that_it_gathers_names_those_that_are_left(
+    declare: Declare,
+) -> None:
+    declare("film")(
+        lambda job: job.gather([hipq.NewJob(kind, job_key=kind) for kind in ("echo", "ask")])
+    )
+    job = hipq.enqueue("film")
+    run_due_jobs()
+
+    left = Job.objects.get(job_key="ask")
+    assert codes(job) == ["waits_for_jobs"]
+    assert text(job) == f"It waits until these have ended: job {left.pk} (ask)."
+
+    hipq.complete("ask", "ask")
+    run_due_jobs()
+    assert codes(job) == ["final"]
+
+
 def test_an_answered_job_waits_for_a_worker(declare: Declare) -> None:
     declare("charge")(lambda job: hipq.WAIT).on_response(lambda job, response: None)
     job = hipq.enqueue("charge", job_key="k")
