@@ -101,6 +101,11 @@ def get_instances() -> list[InstanceSettings]:
     return list(_instances().values())
 
 
+def is_replica(using: str) -> bool:
+    """Return whether a database is that of no instance, but what a router reads from."""
+    return all(using != config.database for config in _instances().values())
+
+
 def get_arguments(instance: str) -> Arguments:
     """Return the converter of the arguments of an instance's tasks."""
     return arguments_at(get_instance(instance).arguments)

@@ -20,7 +20,7 @@ from typing import (
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 
-from hipq_django.conf.instances import get_instance, get_instances
+from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import in_async_code
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
@@ -166,9 +166,8 @@ def _check_job(name: str, job: Job, options: dict[str, Any]) -> None:
 
 def _leave_replica(job: Job) -> None:
     """Let a verb write to the database of the job's instance, where a router reads elsewhere."""
-    databases = {config.name: config.database for config in get_instances()}
-    if job.using not in databases.values() and job.queue.instance in databases:
-        job.stand_for_row_in(databases[job.queue.instance])
+    if is_replica(job.using):
+        job.stand_for_row_in(get_instance(job.queue.instance).database)
 
 
 def live_job(which: Job | Keyed, name: str, instance: str) -> Job:

@@ -13,6 +13,7 @@ from django.db.models.fields.related_descriptors import ForwardManyToOneDescript
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
+from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
@@ -249,6 +250,12 @@ class Node(NodeRow):
 
     def __str__(self) -> str:
         return f"node {self.pk}"
+
+    @property
+    def using(self) -> str:
+        """The database of its instance, also where a router has read it from a replica."""
+        own = super().using
+        return get_instance(self.instance).database if is_replica(own) else own
 
     # What it is
 

@@ -145,6 +145,36 @@ def standby(instance: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     del connections["standby"]
 
 
+def test_nodes_that_were_read_from_a_replica_are_moved(instance: str, standby: str) -> None:
+    @flow.component("t.read_elsewhere", instance=instance)
+    def twice(number: int) -> int:
+        return number * 2
+
+    parent = flow.start("t.read_elsewhere", instance=instance, alias="elsewhere", run=False)
+    child = parent.spawn("child", "t.read_elsewhere", run=False)
+
+    def read(node: flow.Node) -> flow.Node:
+        return flow.Node.objects.using(standby).get(pk=node.pk)
+
+    read(child).state.set(seen=True)
+    read(child).aliases.add("child")
+    read(child).inputs["number"].write(2)
+    read(child).outputs["out"].connect(read(parent).inputs["number"])
+    testing.drain(instance=instance)
+    above: Any = read(child).parent
+    assert read(parent).child("child") == above.children["child"] == child
+    assert [read(parent).outputs["out"].read(), child.state.get("seen")] == [8, True]
+    assert read(child).info["component"] == "t.read_elsewhere"
+    assert [reason.code for reason in flow.explain(read(child))] == ["no_messages"]
+
+    above.disown("child")
+    read(parent).adopt(read(child), "again")
+    read(parent).terminate(recursive=True)
+    testing.drain(instance=instance)
+    assert read(parent).delete()
+    assert not child.exists()
+
+
 def test_jobs_that_were_read_from_a_replica_are_moved(instance: str, standby: str) -> None:
     def read(job: Job, *related: str) -> Job:
         jobs = Job.objects.using(standby)
