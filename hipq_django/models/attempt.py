@@ -22,13 +22,23 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
     def of_suspects(self, workers: Collection[int | None]) -> AttemptQuerySet:
         """The losses that make suspects of jobs which these workers are executing.
 
-        Each is the last of its job: one that was only released since is still a suspect.
+        Each is the last of its job: one that was only released since is still a suspect, and one
+        that was snoozed is none, see `end_interruptions`.
         """
         running = Job.objects.using(self.db).running()
         executing = running.filter(worker__in=workers, prefetched=False)
         kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
+        lost = self.newest().filter(job__in=executing, kind__in=kinds)
+        return lost.exclude(kind=Attempt.Kind.WORKER_LOST, losses=0)
+
+    def newest(self) -> AttemptQuerySet:
+        """The last failed attempt of each job."""
         later = Attempt.objects.filter(job=OuterRef("job"), attempt__gt=OuterRef("attempt"))
-        return self.filter(~Exists(later), job__in=executing, kind__in=kinds)
+        return self.filter(~Exists(later))
+
+    def end_interruptions(self, jobs: Collection[int]) -> None:
+        """Note that attempts of jobs have ended well: what follows begins a new row."""
+        self.filter(job__in=jobs, interrupted__gt=0).newest().update(losses=0, interrupted=0)
 
     def of_suspect_decisions(self, workers: Collection[int | None]) -> AttemptQuerySet:
         """The failures about which these workers are deciding, as others were when they died."""

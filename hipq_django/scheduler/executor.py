@@ -330,7 +330,7 @@ def _snoozed(claim: Claim, snooze: Snooze) -> Result:
     """Return how long the job is put back; a subclass may lack `seconds`."""
     try:
         seconds = checked_seconds("Snooze", snooze.seconds)
-        return Snoozed(claim, seconds, shown_text(str(snooze), _redactor(claim)))
+        return Snoozed(claim, seconds, shown_text(str(snooze), _redactor(claim)), run=True)
     except BaseException as error:
         return _failed(claim, error)
 

@@ -19,7 +19,7 @@ from hipq_django.domain.signature import put_back_since
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.domain.suspects import was_lost
 from hipq_django.engines.values import SkippedRowError
-from hipq_django.models import Job, Worker
+from hipq_django.models import Attempt, Job, Worker
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import failed_as
 from hipq_django.transitions.edits import next_time
@@ -189,6 +189,8 @@ def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
         for r in results
     }
     put_back({r.claim.id: r.reason for r in results}, times, using, now)
+    if again := [r.claim.id for r in results if r.run and r.claim.attempt > 1]:
+        Attempt.objects.using(using).end_interruptions(again)
 
 
 def _release(results: Sequence[Released], using: str, now: datetime) -> None:

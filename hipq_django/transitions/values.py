@@ -162,11 +162,15 @@ class WaitsFor(_Small):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(_Small):
-    """The job goes back for some seconds; this does not count as a failure."""
+    """The job goes back for some seconds; this does not count as a failure.
+
+    It has `run` if its code ended the attempt so; otherwise that was not called.
+    """
 
     claim: Claim
     seconds: float
     reason: str
+    run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,8 @@ def _write_refused(
         events.info("run_conflict", reason, **result.claim.fields)
         if result.claim.phase is Phase.RESPONSE:
             return _write_without_taken(result, worker, now, persist)
-        return _write_instead(Snoozed(result.claim, 1, reason), result, worker, now, persist)
+        snoozed = Snoozed(result.claim, 1, reason, run=True)
+        return _write_instead(snoozed, result, worker, now, persist)
     if isinstance(error, DatabaseError) and not is_refusal(error):
         raise error
     if not (run.done or run.doing or run.wants_end or isinstance(error, HipqError)):

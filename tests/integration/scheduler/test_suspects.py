@@ -13,7 +13,7 @@ from hipq_django.domain.retries import RetryPolicy
 from hipq_django.exceptions import WorkerLost
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
-from hipq_django.transitions.values import Released
+from hipq_django.transitions.values import Released, Snoozed
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -303,6 +303,87 @@ def test_a_killer_ends_after_its_third_loss_and_no_innocent_does(
         job.refresh_from_db()
         assert job.outcome == "succeeded"
         assert kinds(job).count("worker_lost") <= 1
+
+
+# What was snoozed in between
+
+
+def lose_and_poll(job: Job, times: int) -> None:
+    """Let a job lose its worker, and snooze at the next attempt, so many times."""
+    for _ in range(times):
+        recover_all(HandWorker.crashed())
+        assert [each.pk for each in HandWorker().work()] == [job.pk]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_losses_between_which_a_job_was_snoozed_are_not_in_a_row(
+    declare: Declare, policy: RetryPolicy | None
+) -> None:
+    """A job may poll for months, and each deployment may kill its worker."""
+
+    @declare("polls", retry=policy)
+    def polls(job: Job) -> None:
+        raise hipq.Snooze(0)
+
+    job = hipq.enqueue("polls")
+
+    lose_and_poll(job, 4)
+
+    job.refresh_from_db()
+    assert (job.state, kinds(job)) == ("retry", ["worker_lost"] * 4)
+
+
+def test_a_response_handler_that_snoozes_is_not_interrupted_in_a_row(declare: Declare) -> None:
+    answered: list[str] = []
+
+    def poll(job: Job, response: str) -> str:
+        if len(answered) < 4:
+            answered.append(response)
+            raise hipq.Snooze(0)
+        return response
+
+    declare("asks", retry=hipq.Never())(lambda job: hipq.WAIT).on_response(poll)
+    job = hipq.enqueue("asks", job_key="k")
+    HandWorker().work()
+    hipq.complete("asks", "k", response="yes")
+
+    lose_and_poll(job, 4)
+    HandWorker().run_until_idle()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", "yes")
+
+
+def test_a_job_that_was_snoozed_since_its_loss_is_not_to_blame_for_the_next(
+    declare: Declare,
+) -> None:
+    @declare("polls")
+    def polls(job: Job) -> None:
+        raise hipq.Snooze(0)
+
+    job = hipq.enqueue("polls")
+    lose_and_poll(job, 1)
+    other = hipq.enqueue("echo")
+
+    recover_all(HandWorker.crashed())
+
+    assert (kinds(job), kinds(other)) == (["worker_lost"] * 2, ["worker_lost"])
+
+
+def test_a_job_that_was_put_back_without_a_call_is_a_suspect_as_before(declare: Declare) -> None:
+    """Nobody knows whether it kills workers."""
+    job = hipq.enqueue("echo")
+    for _ in range(2):
+        recover_all(HandWorker.crashed())
+    worker = HandWorker()
+    worker.run_pass()
+    worker.batch.deliver(Snoozed(worker.claims.pop(), 0, "no code for it in this worker"))
+    worker.save()
+
+    recover_all(HandWorker.crashed())
+
+    job.refresh_from_db()
+    assert (job.outcome, kinds(job)) == ("failed", ["worker_lost"] * 3)
 
 
 # What a retry handler does
