@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from math import inf
 
 from django.db import Error
+from django.db.models import Exists, OuterRef
 
 from hipq_django import events, transitions
 from hipq_django.answers import early
@@ -32,7 +33,7 @@ from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
 from hipq_django.job_types.registry import has_sensitive
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.admission import Admission
@@ -70,6 +71,11 @@ WRITE_SECONDS = 0.025
 
 MAX_QUEUES_PER_CLAIM = 50
 """How many plain queues one statement claims from; usually a few of them fill the slots."""
+
+_HAS_LOST_WORKERS = Exists(
+    Attempt.objects.filter(job=OuterRef("pk"), attempt=OuterRef("attempt"), lost_decisions__gt=0)
+)
+"""The condition of errors whose decisions are suspects."""
 
 
 class BatchScheduler(SchedulerContext):
@@ -492,6 +498,8 @@ class BatchScheduler(SchedulerContext):
         now, slots = clock.now(self.using), self.runner.free_slots()
         with worker_transaction(self.using):
             errors = queue.jobs.using(self.using).in_error().filter(worker=None)
+            if self.has_suspect or not slots:
+                errors = errors.exclude(_HAS_LOST_WORKERS)  # or they would hide those behind them
             places = slots + self.runner.prefetch_slots()
             locked_errors = self._lock(queue, errors.order_by("id"), places)
             # An answer may have replaced the error that a decision here is about: then that is

@@ -471,6 +471,24 @@ def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> N
     assert taken == [1, 0, 0]
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_suspect_decisions_that_wait_for_their_turn_hold_back_no_other(
+    declare: Declare, ahead: int
+) -> None:
+    """However long the first one takes, and however few jobs a worker looks at."""
+    declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
+    jobs = hipq.enqueue_many([hipq.NewJob("deadly") for _ in range(4)])
+    HandWorker().work()
+    dying = HandWorker(threads=3)
+    dying.run_pass()
+    lose(dying)
+    worker = HandWorker(threads=1 if ahead else 3, ahead=ahead)
+
+    taken = [[job.pk for job in worker.run_pass()] for _ in range(3)]
+
+    assert taken == [[jobs[0].pk], [jobs[3].pk], []]
+
+
 def test_who_is_to_blame_does_not_depend_on_the_batches_of_a_takeover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
