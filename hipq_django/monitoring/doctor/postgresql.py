@@ -39,10 +39,14 @@ _WAITS = """
     GROUP BY pid ORDER BY 2 DESC LIMIT 10"""
 
 _LOCKERS = """
-    SELECT DISTINCT COALESCE(pid, 0) FROM pg_locks
-    WHERE granted AND mode = 'AccessExclusiveLock'
-        AND relation = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
-    ORDER BY 1"""
+    WITH RECURSIVE session (pid) AS (
+        SELECT COALESCE(pid, 0) FROM pg_locks
+        WHERE mode = 'AccessExclusiveLock'
+            AND relation = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
+        UNION
+        SELECT unnest(pg_blocking_pids(pid)) FROM session
+    )
+    SELECT pid FROM session WHERE pg_blocking_pids(pid) = '{}' ORDER BY pid"""
 
 _ROWS = """
     SELECT c.relname, s.n_live_tup, s.n_dead_tup, s.n_mod_since_analyze,
@@ -107,7 +111,10 @@ def _all_tables() -> list[str]:
 
 
 def lockers(using: str) -> tuple[int, ...]:
-    """Return the processes that have locked tables even for reading; 0: a prepared transaction."""
+    """Return the processes that keep tables locked even for reading; 0: a prepared transaction.
+
+    Behind an ALTER TABLE that waits nobody can read either: then it is those that it waits for.
+    """
     return tuple(pid for (pid,) in _fetch(using, _LOCKERS, [_all_tables()]))
 
 

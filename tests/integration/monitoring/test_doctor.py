@@ -27,6 +27,7 @@ from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
+from tests.concurrency.sessions import wait_until_blocked
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
@@ -576,6 +577,29 @@ def test_who_has_locked_a_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     with connection.cursor() as cursor:
         cursor.execute("SHOW lock_timeout")
         assert cursor.fetchone() == ("0",)
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_whom_a_migration_waits_for_while_nobody_can_read_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "LOOK_SECONDS", 0.2)
+    with other_session() as reader, other_session() as migration:
+        pid = reader.info.backend_pid
+        with reader.transaction():
+            reader.execute("SELECT count(*) FROM hipq_job")
+            alter = "ALTER TABLE hipq_job ADD COLUMN more int"
+            waiting = threading.Thread(target=migration.execute, args=(f"BEGIN; {alter}",))
+            waiting.start()
+            wait_until_blocked()
+            code, text = examined()
+        waiting.join()
+        migration.rollback()
+
+    assert code == 4
+    assert f"it is locked by process {pid}." in text
+    assert f"SELECT pg_terminate_backend({pid});" in text
 
 
 @postgres
