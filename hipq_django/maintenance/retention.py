@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q
+from django.db import router
+from django.db.models import PROTECT, RESTRICT, Exists, OuterRef, Q
+from django.db.models.deletion import get_candidate_relations_to_delete
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
@@ -46,7 +48,7 @@ def prune(
     answers = Answer.objects.using(using).filter(
         instance=config.name, job=None, receive_time__lt=now - kept
     )
-    answers = answers.exclude(status=Answer.Status.EARLY)
+    answers = _unprotected(answers.exclude(status=Answer.Status.EARLY))
     counts["answers"] = answers.count() if dry_run else _delete(answers, "pk")
     counts["schedule runs"] = prune_runs(config, days=days, dry_run=dry_run)
     # The jobs of a batch may be in several queues: all that are gone were past their retention.
@@ -78,14 +80,34 @@ def also_prune(name: str, old: Old, needed: Needed) -> None:
 def not_needed(jobs: Any) -> Any:
     """Return the jobs that no live job waits for, or has waited for: it may ask for their results.
 
-    A batch is needed as a whole.
+    A batch is needed as a whole. And those that no model of the project protects.
     """
     live = Link.objects.using(jobs.db).exclude(job__state=State.FINAL)
     by_job = live.filter(needs_job=OuterRef("pk"))
     by_batch = live.filter(needs_batch=OuterRef("batch"))
     for needed in _needed:
         jobs = jobs.exclude(needed(jobs.db))
-    return jobs.filter(~Exists(by_job), ~Exists(by_batch))
+    return _unprotected(jobs.filter(~Exists(by_job), ~Exists(by_batch)))
+
+
+def _unprotected(rows: Any) -> Any:
+    """Leave out what a foreign key of the project keeps by PROTECT or RESTRICT."""
+    for relation in _foreign_relations(rows.model, rows.db):
+        if relation.on_delete in (PROTECT, RESTRICT):
+            field = relation.field
+            named = relation.related_model._base_manager.using(rows.db)
+            target = OuterRef(field.target_field.attname)
+            rows = rows.filter(~Exists(named.filter(**{field.attname: target})))
+    return rows
+
+
+def _foreign_relations(model: Any, using: str) -> Iterator[Any]:
+    """Yield the relations by which models of other apps name rows of one of ours."""
+    for relation in get_candidate_relations_to_delete(model._meta):
+        other: Any = relation.related_model
+        is_own = other._meta.app_label == model._meta.app_label
+        if not is_own and router.allow_migrate_model(using, other):
+            yield relation
 
 
 def _without_jobs(config: InstanceSettings) -> Any:
@@ -93,7 +115,7 @@ def _without_jobs(config: InstanceSettings) -> Any:
     jobs = Job.objects.using(config.database).filter(batch=OuterRef("pk"))
     links = Link.objects.using(config.database).filter(needs_batch=OuterRef("pk"))
     batches = Batch.objects.using(config.database).filter(instance=config.name)
-    return batches.filter(~Exists(jobs), ~Exists(links))
+    return _unprotected(batches.filter(~Exists(jobs), ~Exists(links)))
 
 
 def _delete(old: Any, field: str) -> int:
@@ -136,15 +158,20 @@ def _delete_page(old: Any, field: str) -> list[Any]:
         page = list(rows.values_list("pk", field)[:PAGE_SIZE])
         ids = [pk for pk, _ in page]
         if ids and old.model is Job:
-            _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
-            _raw_delete(Answer.objects.using(using).filter(job__in=ids))
-            _raw_delete(Step.objects.using(using).filter(job__in=ids))
-            _raw_delete(Link.objects.using(using).filter(job__in=ids))
-        if ids and _raw_delete(old.model.objects.using(using).filter(pk__in=ids)) < len(ids):
+            _delete_rows(Attempt.objects.using(using).filter(job__in=ids))
+            _delete_rows(Answer.objects.using(using).filter(job__in=ids))
+            _delete_rows(Step.objects.using(using).filter(job__in=ids))
+            _delete_rows(Link.objects.using(using).filter(job__in=ids))
+        if ids and _delete_rows(old.model.objects.using(using).filter(pk__in=ids)) < len(ids):
             raise SkippedRowError
     return [value for _, value in page]
 
 
-def _raw_delete(rows: Any) -> int:
-    """Delete in one statement, return how many; the caller deletes the rows that name these."""
+def _delete_rows(rows: Any) -> int:
+    """Delete rows in one statement, return how many; the caller deletes ours that name these.
+
+    Rows of the project's models are left to Django, which knows what becomes of each.
+    """
+    if any(_foreign_relations(rows.model, rows.db)):
+        return int(rows.only("pk").delete()[1].get(rows.model._meta.label, 0))
     return int(rows._raw_delete(rows.db) or 0)
