@@ -26,8 +26,9 @@ except subprocess.CalledProcessError as error:
 except subprocess.TimeoutExpired:
     sys.stderr.write("the database has not answered within 20 s\n")
     sys.exit(0)
-told = status.stdout[status.stdout.index("{\n") :]  # before it may stand what the project prints
+told = status.stdout[status.stdout.index("{\n") :]
+answer, _ = json.JSONDecoder().raw_decode(told)  # around it may stand what the project prints
 machine = socket.gethostname()
-here = [w for w in json.loads(told)["workers"] if w["name"].startswith(f"{machine}:")]
+here = [w for w in answer["workers"] if w["name"].startswith(f"{machine}:")]
 if all(worker["silent"] for worker in here):
     sys.exit(f"no worker on {machine} has sent a heartbeat lately")

@@ -257,9 +257,9 @@ def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
 @pytest.mark.processes
 @pytest.mark.slow
 def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path: Path) -> None:
-    """Also where the project prints something each time."""
+    """Also where the project prints something each time, before and after the answer."""
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
-        file.write('print("{hello}")\n')
+        file.write('import atexit\nprint("{hello}")\natexit.register(print, "{bye}")\n')
     none = f"no worker on {socket.gethostname()} has sent a heartbeat lately\n"
     assert (is_alive(shop).returncode, is_alive(shop).stderr) == (1, none)
 
