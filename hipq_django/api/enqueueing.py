@@ -352,7 +352,7 @@ def _insert_keyed(job: Job, using: str) -> None:
 def insert_copies(rows: Sequence[Job], using: str) -> None:
     """Insert the copies of final jobs in few statements."""
     check_distinct(rows, "requeue")
-    under_key(_insert_all, _check_copies_free, rows, using)
+    under_key(_insert_all, rows, using, check_free=_check_copies_free)
 
 
 def _insert_all(rows: Sequence[Job], using: str) -> None:

@@ -21,7 +21,7 @@ from hipq_django.flow.models import Connection, Message, NodePort
 from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import is_same
 
-PAGE = 200
+PAGE_SIZE = 200
 """How many messages are moved at once: they may be large."""
 
 
@@ -107,8 +107,8 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> Iterator[list[Any]]
     unread = Message.objects.using(using).filter(port=row, as_default=False)
     ids = list(unread.order_by("pk").values_list("pk", flat=True))
     with data_logged(source.node) as entry:
-        for start in range(0, len(ids), PAGE):
-            values = _move_page(source, ids[start : start + PAGE], targets)
+        for start in range(0, len(ids), PAGE_SIZE):
+            values = _move_page(source, ids[start : start + PAGE_SIZE], targets)
             _note(entry, source, targets, values)
             yield values
     defaults = [item for target in targets for item in _default_for(source, target)]

@@ -248,7 +248,7 @@ def test_a_port_with_many_is_connected_in_little_memory() -> None:
 def test_many_are_moved_in_their_order_as_one(
     monkeypatch: pytest.MonkeyPatch, logged: Callable[[], list[Any]]
 ) -> None:
-    monkeypatch.setattr(connecting, "PAGE", 3)
+    monkeypatch.setattr(connecting, "PAGE_SIZE", 3)
     node, target = flow.start("t.sum", run=False), flow.start("t.sum", run=False)
     source, there = node.inputs["number"], target.inputs["number"]
     node.pause()
@@ -265,7 +265,7 @@ def test_many_are_moved_in_their_order_as_one(
 
 @pytest.mark.parametrize("verb", ["connect", "move_to"])
 def test_none_is_moved_where_one_does_not_fit(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    monkeypatch.setattr(connecting, "PAGE", 3)
+    monkeypatch.setattr(connecting, "PAGE_SIZE", 3)
     node = flow.start("t.sum", run=False)
     target = flow.start("t.wild", run=False, inputs={"n": {"type": "int"}})
     source = node.outputs["out"]

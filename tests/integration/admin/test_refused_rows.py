@@ -28,7 +28,7 @@ def refuse() -> Iterator[Refuse]:
 def test_the_history_says_who_cancelled_a_batch_also_where_that_was_interrupted(
     client: Client, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "PAGE", 1)
+    monkeypatch.setattr(batches, "PAGE_SIZE", 1)
     log_in(client, "view_batch", "cancel_batch")
     with hipq.batch() as batch:
         jobs = batch.enqueue_many([hipq.NewJob("echo")] * 3)
