@@ -60,6 +60,9 @@ from hipq_django.transitions.values import Claim, Persisted, Succeeded
 MAX_PAGES = 4
 """How many pages of jobs that are held back one pass reads; the next one goes on behind them."""
 
+FIRST_PLACE = -MAX_RANK, 0
+"""Rank and id before all jobs of a queue."""
+
 EXTRA_CANDIDATES = 8
 """How many more candidates than are likely to fit are read from a limited queue."""
 
@@ -233,22 +236,25 @@ class Admission:
     def _look_through_pages(self, size: int) -> None:
         """The first page is always the head of the queue.
 
-        With throttlers a job that is held back does not stop those behind it; where many are, later
-        passes go on where the last one stopped.
+        A job that is put off, or that throttlers hold back, does not stop those behind it; where
+        many are held back, later passes go on where the last one stopped.
         """
         resume, self.resume_after = self.resume_after, None
         after: tuple[int, int] | None = None
         for _ in range(MAX_PAGES):
             jobs = self._due(size, Which(after=after)) if after else self._first_page(size)
+            last = (jobs[-1].rank, jobs[-1].id) if jobs else FIRST_PLACE
+            before = self.moved
             self._choose(self._admissible(jobs))
             if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
                 return
-            if not (self._needs_lock or self.problem):
+            has_moved = self.moved > before
+            if not (self._needs_lock or self.problem or has_moved):
                 return
-            after = max((jobs[-1].rank, jobs[-1].id), resume or (-MAX_RANK, 0))
-            resume = None
+            after, resume = max(last, resume or FIRST_PLACE), None
+            size = PAGE_SIZE if has_moved else size
         if self.throttlers or self.problem:
-            self.resume_after = after or (-MAX_RANK, 0)
+            self.resume_after = after or FIRST_PLACE
 
     def _first_page(self, size: int) -> list[Job]:
         """Return the first page, and note the load for the limit."""
@@ -455,8 +461,7 @@ class Admission:
         times = {job.id: (moment, reason) for job, moment, reason in self.put_off}
 
         def write(jobs: Sequence[Job], _room: int) -> Sequence[Job]:
-            for job in jobs:
-                transitions.reschedule(job, times[job.id][0], self.now)
+            transitions.put_off({job: times[job.id][0] for job in jobs}, self.now, self.using)
             return jobs
 
         free = self._locked([job for job, _, _ in self.put_off])

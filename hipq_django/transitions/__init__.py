@@ -10,6 +10,7 @@ from hipq_django.transitions.edits import (
     bring_forward as bring_forward,
     edit as edit,
     first_opening as first_opening,
+    put_off as put_off,
     rank as rank,
     reschedule as reschedule,
     run_now as run_now,

@@ -22,6 +22,16 @@ def reschedule(job: Job, moment: datetime, now: datetime) -> None:
     )
 
 
+def put_off(times: Mapping[Job, datetime], now: datetime, using: str) -> None:
+    """Do so with many locked waiting jobs, by their new times."""
+    places = {}
+    for job, moment in times.items():
+        rank = job.queue.ordering.rank(moment, job.priority)
+        places[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+        set_values(job, places[job.pk])
+    update_each(using, places, update_time=now)
+
+
 def bring_forward(job: Job, moment: datetime, now: datetime) -> None:
     """Let a locked waiting job run from a moment on, as its time windows let it.
 

@@ -102,6 +102,14 @@ def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
     refuse.end()
 
 
+@pytest.fixture(params=[*HOW, SKIPS])
+def refuse_or_skip(request: pytest.FixtureRequest) -> Iterator[Refuse]:
+    """Let the database refuse rows, in each way, or pass over them and say nothing."""
+    refuse = Refuse(request.param)
+    yield refuse
+    refuse.end()
+
+
 @pytest.fixture
 def skip() -> Iterator[Refuse]:
     """Let the database pass over rows, and say nothing."""

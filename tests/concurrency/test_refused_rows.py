@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +18,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking, retentio
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.processes.troubles import Troubles
-from tests.concurrency.conftest import HOW, SKIPS, Refuse
+from tests.concurrency.conftest import Refuse
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
@@ -29,12 +28,10 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=[*HOW, SKIPS])
-def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
-    """Let the database refuse rows, in each way, or pass over them and say nothing."""
-    refuse = Refuse(request.param)
-    yield refuse
-    refuse.end()
+@pytest.fixture
+def refuse(refuse_or_skip: Refuse) -> Refuse:
+    """Let the database refuse rows, or pass over them."""
+    return refuse_or_skip
 
 
 KEYS = ["a", "refused", "b", "c", "d"]

@@ -6,11 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Job, JobType
 from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen_time")]
@@ -26,6 +30,29 @@ def tuesday(hour: int, minute: int = 0) -> datetime:
 
 def enqueue(*windows: Any, scheduled: datetime | None = None) -> Job:
     return hipq.enqueue("echo", time_windows=list(windows), scheduled_run_time=scheduled)
+
+
+# At the claim of many
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_many_jobs_whose_window_has_closed_are_put_off_together(
+    configure_queue: ConfigureQueue, limit: int
+) -> None:
+    """However few threads there are; the job behind them starts in the same pass."""
+    configure_queue(THROTTLE_LIMIT=limit)
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", time_windows=["11:00-13:00"])] * 120)
+    Job.objects.update(time_windows=["10:00-11:00"])
+    open_now = hipq.enqueue("echo", time_windows=["11:00-13:00"])
+    worker = HandWorker(threads=2)
+
+    with CaptureQueriesContext(connection) as statements:
+        claimed = worker.run_pass()
+
+    assert claimed == [open_now]
+    times = Job.objects.exclude(pk=open_now.pk).values_list("scheduled_run_time", flat=True)
+    assert [*times] == [tuesday(10)] * len(jobs)
+    assert len(statements) < 30
 
 
 # At enqueue
