@@ -152,7 +152,7 @@ class OutcomeFilter(SimpleListFilter):
 class EndedFilter(SimpleListFilter):
     """Jobs that ended lately, as queues and job types count them."""
 
-    title = _("ended")
+    title = _("end")
     parameter_name = "ended"
     order = ("-update_time", "-id")
     """The last first: by the index that has the ends of each queue."""
