@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from types import FrameType
 from typing import Any
@@ -12,6 +14,11 @@ from hipq_django.domain import bounded_calls
 
 SIGNAL = signal.SIGURG
 """It wakes a thread from whatever it waits for; without a handler it is ignored."""
+
+PATIENCE_SECONDS = 5.0
+"""How long a command waits for a throttler."""
+
+INTERVAL_SECONDS = 0.1
 
 
 class Interrupter:
@@ -46,3 +53,23 @@ class Interrupter:
 
     def _receive(self, _number: int, frame: FrameType | None) -> None:
         bounded_calls.interrupt(frame, self._looks, self._seconds)
+
+
+@contextmanager
+def interrupting_hangs() -> Iterator[None]:
+    """Interrupt bounded calls of this block that last too long, in a process without heartbeats."""
+    interrupter, ended = Interrupter(PATIENCE_SECONDS, INTERVAL_SECONDS), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(INTERVAL_SECONDS):
+            interrupter.look()
+
+    looking = threading.Thread(target=look, name="hipq-interrupter", daemon=True)
+    interrupter.open()
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
+        interrupter.close()

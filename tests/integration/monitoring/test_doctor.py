@@ -27,6 +27,7 @@ from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
+from hipq_django.processes import interrupting
 from tests.concurrency.sessions import wait_until_blocked
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -369,6 +370,29 @@ def test_final_jobs_that_others_wait_for_are_not_to_be_pruned() -> None:
     hipq.enqueue("echo", after=[needed], delay=86_400)
 
     assert found() == {}
+
+
+def test_a_throttler_that_hangs_holds_no_command(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker has noted it yet."""
+    monkeypatch.setattr(interrupting, "PATIENCE_SECONDS", 0.3)
+    returned = []
+
+    def hang(*_: Any) -> Any:
+        returned.append(threading.Event().wait(60))
+
+    configure_queue(hang)
+    long_ago = clock.now("default") - timedelta(hours=1)
+    job = hipq.enqueue("echo", scheduled_run_time=long_ago)
+    explained = StringIO()
+
+    call_command("hipq_jobs", "explain", job.pk, stdout=explained)
+    _, text = examined()
+
+    assert "hang did not return within 0.3 s" in explained.getvalue()
+    assert "queue default: no worker serves it" in text
+    assert returned == []
 
 
 def test_nothing_is_changed() -> None:
