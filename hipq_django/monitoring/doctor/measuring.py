@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.apps import apps
-from django.db import OperationalError, connections
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.models import Min, OuterRef, Subquery
 
 from hipq_django.conf import rules
-from hipq_django.conf.instances import InstanceSettings
+from hipq_django.conf.instances import InstanceSettings, get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.schema import missing_migrations
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
-from hipq_django.exceptions import nearest
+from hipq_django.domain.throttling import RUN, ThrottlerError, ask, candidate_of
+from hipq_django.engines import engine_for
+from hipq_django.exceptions import ConfigurationError, nearest
 from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.maintenance.retention import not_needed
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRun
@@ -26,7 +28,6 @@ from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState, Tables
-from hipq_django.monitoring.reasons import explain
 
 PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
@@ -127,12 +128,21 @@ def _held_back(
             overdue = queue.jobs.using(config.database).due(now - PATIENCE)
             known = overdue.exclude(job_type__in=unknown).order_by("rank", "id")
             first = known[: LOOKED_AT if is_throttled else 1]
-            if all(is_throttled and _is_held_back(job) for job in first):
+            jobs = list(first.select_related("job_type"))
+            if not jobs or (is_throttled and _are_held_back(queue, jobs, now)):
                 yield queue.name
 
 
-def _is_held_back(job: Job) -> bool:
-    return any(reason.code == "throttler" for reason in explain(job))
+def _are_held_back(queue: Queue, jobs: Sequence[Job], now: datetime) -> bool:
+    """Whether throttlers hold each of these jobs, of which they are asked together."""
+    try:
+        throttlers = get_throttlers(queue.instance, queue.name)
+        with transaction.atomic(using=queue.using):
+            running = engine_for(queue.using).running(queue)
+            verdicts = ask(throttlers, queue, now, running, [candidate_of(job) for job in jobs])
+    except (ThrottlerError, ConfigurationError, DatabaseError):
+        return False
+    return RUN not in verdicts.values()
 
 
 def _inbox(config: InstanceSettings, now: datetime) -> Inbox:

@@ -316,6 +316,24 @@ def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: Config
     assert not asked
 
 
+def test_throttlers_are_asked_about_the_overdue_jobs_of_a_queue_together(
+    configure_queue: ConfigureQueue,
+) -> None:
+    asked = []
+
+    def hold(queue: Any, now: Any, running: Any, candidates: Any) -> list[Any]:
+        asked.append(len(candidates))
+        return [hipq.Hold("later")] * len(candidates)
+
+    WorkerFactory.create()
+    configure_queue(hold, name="q")
+    new = hipq.NewJob("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+    hipq.enqueue_many([new] * 3)
+
+    assert found() == {}
+    assert asked == [3]
+
+
 def test_a_throttler_that_cannot_be_imported(settings: Settings) -> None:
     settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLERS": ["no.such"]}}}}
 
