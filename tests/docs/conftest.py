@@ -22,21 +22,22 @@ def fresh_project(tmp_path: Path) -> Iterator[FreshProject]:
     """An empty folder for a project: with SQLite as Django makes it, or with PostgreSQL."""
     folder = tmp_path / "fresh"
     folder.mkdir()
-    url = os.environ["DATABASE_URL"]
-    if not url.startswith("postgres"):
-        yield FreshProject(folder, "")
-        return
-    with _created_database(url):
-        yield FreshProject(folder, renamed(url, DATABASE))
+    with new_database() as url:
+        yield FreshProject(folder, url)
 
 
 @contextmanager
-def _created_database(url: str) -> Iterator[None]:
-    drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
+def new_database(name: str = DATABASE, template: str = "template1") -> Iterator[str]:
+    """Make a database on the server of this run; yield its address, "" on SQLite."""
+    url = os.environ["DATABASE_URL"]
+    if not url.startswith("postgres"):
+        yield ""
+        return
+    drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
     with psycopg.connect(renamed(url, "postgres"), autocommit=True) as connection:
         connection.execute(drop)
-        connection.execute(f"CREATE DATABASE {DATABASE}")
-        yield
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield renamed(url, name)
         connection.execute(drop)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.core.management import call_command
+
 from tests.conftest import ROOT
 from tests.docs.documents import Block
 
@@ -30,9 +32,10 @@ class FreshProject:
 
     def create(self, *apps: str) -> None:
         """Make the project `mysite` and its apps."""
-        self.run("django", "startproject", "mysite", ".")
+        call_command("startproject", "mysite", str(self.folder))
         for app in apps:
-            self.run("django", "startapp", app)
+            (self.folder / app).mkdir()
+            call_command("startapp", app, str(self.folder / app))
 
     def write(self, blocks: Sequence[Block], settings: str = "") -> None:
         """Append each block to the file that it names; then what only the test needs."""

@@ -29,6 +29,7 @@ from hipq_django.admin import job_actions, queues
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.endings import Trend
 from tests.conftest import ROOT
+from tests.docs.conftest import DATABASE, new_database
 from tests.docs.documents import Document, codes_of
 from tests.docs.project import FreshProject
 from tests.docs.test_operations import LEVELS
@@ -37,6 +38,8 @@ from tests.processes.conftest import eventually
 PAGE = Document(ROOT / "docs" / "production.md")
 FILES = ROOT / "docs" / "production"
 LANGUAGES = {"python", "py", "sh", "console", "sql"}
+
+MIGRATED = f"{DATABASE}_migrated"
 
 WORKER = ["python", "manage.py", "hipq_worker", "--drain-seconds", "80"]
 ALIVE = ["python", "worker_alive.py"]
@@ -147,11 +150,35 @@ def commands() -> Iterator[list[str]]:
 # A project as the page makes it
 
 
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshProject]:
+    """The project of the page with its tables, for all tests to copy."""
+    with new_database(MIGRATED) as url:
+        project = FreshProject(tmp_path_factory.mktemp("migrated"), url)
+        project.create("shop")
+        (project.folder / "shop" / "management" / "commands").mkdir(parents=True)
+        project.write([block for block in PAGE.blocks() if block.language == "python"], SQLITE)
+        with (project.folder / "shop" / "jobs.py").open("a") as file:
+            file.write(JOBS)
+        shutil.copy(FILES / "worker_alive.py", project.folder)
+        set_variables(project)
+        project.manage(*["migrate", "--no-input"])
+        yield project
+
+
 @pytest.fixture
-def shop(fresh_project: FreshProject) -> FreshProject:
+def shop(migrated: FreshProject, tmp_path: Path) -> Iterator[FreshProject]:
     """The project of the page, migrated."""
-    project = fresh_project
-    project.create("shop")
+    folder = tmp_path / "fresh"
+    shutil.copytree(migrated.folder, folder)
+    with new_database(template=MIGRATED) as url:
+        project = FreshProject(folder, url)
+        set_variables(project)
+        yield project
+
+
+def set_variables(project: FreshProject) -> None:
+    """Set the environment that the settings of the page read."""
     project.variables |= {
         "ALLOWED_HOSTS": "shop.example",
         "SECRET_KEY": "x" * 50,
@@ -159,13 +186,6 @@ def shop(fresh_project: FreshProject) -> FreshProject:
     }
     if not project.database_url:
         project.variables["DATABASE_URL"] = f"sqlite:///{project.folder}/db.sqlite3"
-    (project.folder / "shop" / "management" / "commands").mkdir(parents=True)
-    project.write([block for block in PAGE.blocks() if block.language == "python"], SQLITE)
-    with (project.folder / "shop" / "jobs.py").open("a") as file:
-        file.write(JOBS)
-    shutil.copy(FILES / "worker_alive.py", project.folder)
-    project.manage(*["migrate", "--no-input"])
-    return project
 
 
 @contextmanager
@@ -200,6 +220,11 @@ def status(project: FreshProject) -> Any:
     return json.loads(project.manage("hipq_status", "--json"))
 
 
+def starts(log: Path) -> int:
+    """Return how many workers have said that they have started."""
+    return log.read_text().count("event=worker_started")
+
+
 def is_alive(
     project: FreshProject, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
@@ -215,9 +240,10 @@ def is_alive(
     )
 
 
-def enqueue(project: FreshProject, name: str) -> None:
-    """Enqueue a job."""
-    project.manage("shell", "-c", f"import hipq_django as hipq; hipq.enqueue({name!r})")
+def enqueue(project: FreshProject, *names: str) -> None:
+    """Enqueue a job of each of these types."""
+    code = f"import hipq_django as hipq; [hipq.enqueue(name) for name in {names!r}]"
+    project.manage("shell", "-c", code)
 
 
 def outcomes(project: FreshProject) -> list[str]:
@@ -241,7 +267,8 @@ def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
     shop.variables["LOG_FORMAT"] = "json"
 
     with started(shop, command, log) as worker:
-        eventually(lambda: len(status(shop)["workers"]) == processes, "the workers run")
+        eventually(lambda: starts(log) == processes, "the workers run")
+        assert len(status(shop)["workers"]) == processes
         enqueue(shop, "sleepy")
         eventually(lambda: "event=job_started" in log.read_text(), "the job runs")
         worker.send_signal(signal.SIGTERM)
@@ -261,10 +288,12 @@ def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write('import atexit\nprint("{hello}")\natexit.register(print, "{bye}")\n')
     none = f"no worker on {socket.gethostname()} has sent a heartbeat lately\n"
-    assert (is_alive(shop).returncode, is_alive(shop).stderr) == (1, none)
+    before, log = is_alive(shop), tmp_path / "worker.log"
+    assert (before.returncode, before.stderr) == (1, none)
 
-    with started(shop, WORKER, tmp_path / "worker.log") as worker:
-        eventually(lambda: not is_alive(shop).returncode, "the probe sees the worker")
+    with started(shop, WORKER, log) as worker:
+        eventually(lambda: starts(log), "the worker runs")
+        assert not is_alive(shop).returncode
         worker.send_signal(signal.SIGSTOP)
         eventually(lambda: is_alive(shop).returncode, "the probe sees that it hangs")
 
@@ -279,11 +308,11 @@ def test_the_probe_looks_at_the_instance_that_it_is_given(
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write('HIPQ["other"] = {"HEARTBEAT_SECONDS": 1}\n')
 
-    worker = shop.start("hipq_worker", "--instance", "other", log=tmp_path / "log")
+    log = tmp_path / "worker.log"
+    worker = shop.start("hipq_worker", "--instance", "other", log=log)
     try:
-        eventually(
-            lambda: not is_alive(shop, "--instance", "other").returncode, "the probe sees it"
-        )
+        eventually(lambda: starts(log), "the worker runs")
+        assert not is_alive(shop, "--instance", "other").returncode
         assert is_alive(shop).returncode == 1
     finally:
         worker.kill()
@@ -333,8 +362,7 @@ else:
 def test_admins_get_a_mail_for_each_job_that_failed(shop: FreshProject, tmp_path: Path) -> None:
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write(MAILS.format(folder=tmp_path / "mails"))
-    for name in ("sleepy", "boom", "flaky", "boom"):
-        enqueue(shop, name)
+    enqueue(shop, "sleepy", "boom", "flaky", "boom")
 
     log = shop.manage("hipq_worker", "--until-idle")
 
