@@ -20,16 +20,19 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
     """The questions that are asked about failed attempts."""
 
     def of_suspects(self, workers: Collection[int | None]) -> AttemptQuerySet:
-        """The losses that make suspects of jobs which these workers are executing.
+        """The losses that make suspects of jobs which these workers are executing."""
+        running = Job.objects.using(self.db).running()
+        executing = running.filter(worker__in=workers, prefetched=False)
+        return self.losses().filter(job__in=executing)
+
+    def losses(self) -> AttemptQuerySet:
+        """The losses that make suspects of their jobs.
 
         Each is the last of its job: one that was only released since is still a suspect, and one
         that was snoozed is none, see `end_interruptions`.
         """
-        running = Job.objects.using(self.db).running()
-        executing = running.filter(worker__in=workers, prefetched=False)
-        kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
-        lost = self.newest().filter(job__in=executing, kind__in=kinds)
-        return lost.exclude(kind=Attempt.Kind.WORKER_LOST, losses=0)
+        lost = self.filter(kind__in=(Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER))
+        return lost.newest().exclude(kind=Attempt.Kind.WORKER_LOST, losses=0)
 
     def newest(self) -> AttemptQuerySet:
         """The last failed attempt of each job."""

@@ -555,8 +555,10 @@ class BatchScheduler(SchedulerContext):
             rows = Job.objects.using(self.using).filter(worker=self.worker, pk__in=ids)
             mine = rows.live().order_by("pk").select_related("queue", "job_type")
             strays = list(locked(mine, skip_locked=True))
+            losses = Attempt.objects.using(self.using).losses().filter(job__in=strays)
+            errors = dict(losses.values_list("job", "error"))  # or no suspect would be one any more
             reason = "Released: the claim was not confirmed"
-            transitions.release_for_retry(strays, reason, now, self.using)
+            transitions.release_for_retry(strays, reason, now, self.using, errors=errors)
         return len(strays)
 
     def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:

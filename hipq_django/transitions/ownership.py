@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.db import Error
@@ -187,14 +188,21 @@ def release(ids: Sequence[int], using: str, now: datetime) -> None:
     update_all(using, ids, **UNOWNED, update_time=now)
 
 
-def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:
+def release_for_retry(
+    jobs: Sequence[Job],
+    reason: str,
+    now: datetime,
+    using: str,
+    *,
+    errors: Mapping[int, Any] = MappingProxyType({}),
+) -> None:
     """Put locked jobs that did not start, or were released, back to be claimed again.
 
-    The attempt keeps its number, which only grows.
+    The attempt keeps its number, which only grows. `errors` are those that jobs had before.
     """
     running = [j for j in jobs if j.state == State.RUNNING]
     times = {j.id: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
-    put_back(dict.fromkeys(times, reason), times, using, now)
+    put_back({pk: errors.get(pk, reason) for pk in times}, times, using, now)
     release([j.id for j in jobs if j.state == State.ERROR], using, now)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -67,16 +67,33 @@ def claim_and_release_one() -> None:
     worker.save()
 
 
-def test_a_suspect_that_was_released_is_still_one() -> None:
+def claim_and_release_without_knowing() -> None:
+    """Let a worker claim a job, and lose the reply to that commit."""
+    worker = HandWorker()
+    worker.run_pass()
+    worker.batch.discard(list(worker.batch))
+    assert worker.scheduler.release_unconfirmed() == 1
+
+
+RELEASES = pytest.mark.parametrize(
+    "release_one", [claim_and_release_one, claim_and_release_without_knowing]
+)
+
+
+@RELEASES
+def test_a_suspect_that_was_released_is_still_one(release_one: Callable[[], None]) -> None:
     suspects("a", "b")
-    claim_and_release_one()
+    release_one()
 
     assert len(HandWorker().run_pass()) == 1
 
 
-def test_a_suspect_that_was_released_is_to_blame_for_the_next_loss() -> None:
+@RELEASES
+def test_a_suspect_that_was_released_is_to_blame_for_the_next_loss(
+    release_one: Callable[[], None],
+) -> None:
     [suspect] = suspects("a")
-    claim_and_release_one()
+    release_one()
     other = hipq.enqueue("echo", "b")
 
     recover_all(HandWorker.crashed())
