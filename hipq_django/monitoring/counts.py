@@ -57,7 +57,7 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     `waiting_count`, `due_count`, `scheduled_count` (of the future), `running_count`,
     `awaiting_count` (an answer), `error_count`, `oldest_due` (the time of the job that has been
     due longest), `load`, and `next_factor`, which the first due job adds to it. Nothing is counted
-    beyond 10,000 rows; a count of 10,001 means more.
+    beyond 10,000 rows, but for the load of a queue with a limit; a count of 10,001 means more.
     Bounds on the rank stop the look for due and for future jobs where the order allows it. All
     is asked for in the order of an index, because PostgreSQL would look for the first 10,000 in
     the whole table where it guesses wrongly how many there are.
@@ -87,9 +87,21 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
         next_factor=models.Subquery(
             due.filter(throttle_factor__gt=0).values("throttle_factor")[:1]
         ),
-        load=OverFirst("SUM(throttle_factor)", running, "throttle_factor", models.DecimalField()),
+        load=models.Case(
+            models.When(throttle_limit__gte=1, then=_sum_of_factors(running)),
+            default=OverFirst("SUM(throttle_factor)", running, "throttle_factor", _FACTORS),
+        ),
     )
     return found
+
+
+_FACTORS = models.DecimalField()
+
+
+def _sum_of_factors(running: QuerySet[Any]) -> models.Subquery:
+    """The whole load of a queue: each claim from one with a limit asks for it, too."""
+    total = running.order_by().values("queue").annotate(load=models.Sum("throttle_factor"))
+    return models.Subquery(total.values("load"), output_field=_FACTORS)
 
 
 def newest_ended(since: datetime, until: datetime) -> QuerySet[Job]:

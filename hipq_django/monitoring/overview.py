@@ -28,9 +28,9 @@ class QueueCounts:
     """One queue: its limits, and how many live jobs it has in which state.
 
     Nothing is counted beyond 10,000; 10,001 means more, and `capped` in JSON. `load` is the sum of
-    the factors that run, of the first 10,001 jobs; `oldest_due_seconds` how long the longest
-    waiting due job has been due, 0 where none is; `served` whether a worker whose heart beats runs
-    its jobs.
+    the factors that run, without a limit of the first 10,001 jobs; `oldest_due_seconds` how long
+    the longest waiting due job has been due, 0 where none is; `served` whether a worker whose heart
+    beats runs its jobs.
     """
 
     name: str

@@ -25,6 +25,7 @@ from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
+from hipq_django.monitoring import counts
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
 from hipq_django.processes import interrupting
@@ -203,6 +204,20 @@ def test_a_queue_is_full_if_its_next_job_does_not_fit() -> None:
 
     assert found() == {"limit_reached": "queue q"}
     assert "4 of 5, and the next job needs 2; 2 jobs are due" in examined()[1]
+
+
+def test_a_queue_is_full_whose_limit_is_higher_than_anything_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 1)
+    WorkerFactory.create()
+    queue = Queue.objects.create(name="q", throttle_limit=3)
+    first = JobFactory.create(queue=queue, job_type__name="ask", state="running")
+    JobFactory.create_batch(2, queue=queue, job_type=first.job_type, state="running")
+    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=2))
+
+    assert found() == {"limit_reached": "queue q"}
+    assert "3 of 3" in examined()[1]
 
 
 def test_a_queue_whose_next_job_just_fits_is_not_full() -> None:
