@@ -224,6 +224,8 @@ class Job(Row):
         default=False,
         help_text=_("The inbox has an answer that was not processed yet."),
     )
+    # It counts only while a worker owns the job. What ends that leaves it as it is: the hot
+    # statements would pay for a column more, and the next owner writes it in any case.
     prefetched = models.BooleanField(
         _("prefetched"), default=False, help_text=_("Claimed ahead: it may not have started yet.")
     )
