@@ -431,7 +431,7 @@ def test_no_word_of_what_is_done_to_a_graph_stays_english(
 ) -> None:
     row = Graph.objects.get()
 
-    assert told(confirm(admin_client, "start", row, alias="new")) == {"shop"}
+    assert told(confirm(admin_client, "start", row, alias="new", seen=row.version)) == {"shop"}
     sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
     assert told(admin_client.post(page_url(row), sent, follow=True)) == {"shop"}
     assert told(admin_client.get(page_url(Node(pk=99)), follow=True)) == set()
