@@ -412,7 +412,7 @@ PARTS_OF_FLOWS = {
     "Ports": flow.Port,
     "State": State,
 }
-INTERNAL = {"awaited", "row"}
+INTERNAL = {"awaited", "row", "using"}
 ATTRIBUTES = {"Ports": {"node", "direction", "name", "last"}}
 """What no class has, but each of its objects."""
 
