@@ -57,7 +57,8 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
         persisted = Persisted(written, [], [], batch.at_once, batch.finished)
         raise PartlyWrittenError(persisted, error) from error
     both = [*written, *rest.written]
-    return Persisted(both, rest.lost, rest.locked, batch.at_once, batch.finished)
+    at_once = [*batch.at_once, *rest.decided]
+    return Persisted(both, rest.lost, rest.locked, at_once, batch.finished)
 
 
 R = TypeVar("R", bound=Result)

@@ -35,6 +35,7 @@ from hipq_django.transitions.outcomes import (
     note_succeeded,
 )
 from hipq_django.transitions.ownership import put_back, release
+from hipq_django.transitions.unconfirmed import written_before
 from hipq_django.transitions.updates import (
     UNOWNED,
     chunks,
@@ -108,13 +109,25 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     taken = persist_late(late, worker, now) if late else set()
     written = mine + [r for r in late if r.claim.id in taken]
     kept = set(map(id, (*written, *locked_by_others)))
-    lost = [r for r in results if id(r) not in kept]
+    gone = _drop([r for r in results if id(r) not in kept], worker, now)
+    return Persisted(written, [], locked_by_others).joined(gone)
+
+
+def _drop(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Drop the results of jobs that are not this worker's any more, and log that.
+
+    But for those that this process itself has written, without knowing. What belongs to a claim
+    with `extra` was written beside them, and must not be again.
+    """
+    doubtful = [r for r in results if r.claim.is_in_doubt and r.claim.extra is None]
+    before = written_before(doubtful, worker, now) if doubtful else Persisted([], [], [])
+    lost = [r for r in results if r not in before.written]
     for result in lost:
         raised = result.exception if isinstance(result, Failed | Decided) else None
         events.info(
             "result_dropped", "another process was first", **result.claim.fields, exception=raised
         )
-    return Persisted(written, lost, locked_by_others)
+    return before._replace(lost=lost)
 
 
 def _check_written(results: Sequence[Result], worker: Worker) -> None:

@@ -27,6 +27,7 @@ from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.processes.patience import bound_waits, unbound_waits
 from hipq_django.scheduler import current_batch
 from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.signals import job_failed, job_finished
 from tests.declaring import Declare
 from tests.faults import breaking
 from tests.hand_worker import HandWorker
@@ -92,6 +93,70 @@ def runs(declare: Declare) -> Counter[str]:
 
     declare("follows", retry=hipq.Fixed(0, only=(ValueError,)))(run)
     return runs
+
+
+class Told(Counter[tuple[str, str]]):
+    """How often a signal was sent, and an error or warning logged, of each job."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        super().__init__()
+        self._caplog = caplog
+
+    def fail(self, job: Job, **_: Any) -> None:
+        self["failed", job.job_data] += 1
+
+    def finish(self, job: Job, **_: Any) -> None:
+        self["finished", job.job_data] += 1
+
+    def begin(self) -> None:
+        self.clear()
+        self._caplog.clear()
+
+    def lines(self) -> Counter[str]:
+        said = Counter(getattr(record, "event", "") for record in self._caplog.records)
+        return Counter({name: said[name] for name in ("job_failed", "attempt_failed")})
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+    told = Told(caplog)
+    job_failed.connect(told.fail)
+    job_finished.connect(told.finish)
+    yield told
+    job_failed.disconnect(told.fail)
+    job_finished.disconnect(told.finish)
+
+
+@pytest.mark.parametrize("phase", ["request", "decision"])
+def test_what_is_said_and_sent_of_results(
+    runs: Counter[str], declare: Declare, told: Told, phase: str
+) -> None:
+    """It is not lost with the reply to the commit that wrote them; a signal may come twice."""
+    declare("decides")(lambda job: 1 / 0).on_error(
+        lambda job: hipq.RetryIn(0) if job.attempt == 1 else hipq.GiveUp()
+    )
+    names = ["plain", "fails", "gives up", "decided"]
+
+    def prepare() -> tuple[Act, Act]:
+        runs.clear()
+        told.begin()
+        for name in names:
+            hipq.enqueue("decides" if name == "decided" else "follows", name)
+        worker = HandWorker()
+        if phase == "decision":
+            worker.work()
+        worker.run_pass()
+        worker.execute()
+
+        def check() -> None:
+            come_to_rest(worker)
+            failed = {("failed", name) for name in names if name != "plain"}
+            assert told.keys() == failed | {("finished", name) for name in names}
+            assert told.lines() == {"job_failed": 2, "attempt_failed": 2}
+
+        return worker.save, check
+
+    each_moment(prepare, OperationalError)
 
 
 @BREAKS
