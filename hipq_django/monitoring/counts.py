@@ -87,21 +87,19 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
         next_factor=models.Subquery(
             due.filter(throttle_factor__gt=0).values("throttle_factor")[:1]
         ),
-        load=models.Case(
-            models.When(throttle_limit__gte=1, then=_sum_of_factors(running)),
-            default=OverFirst("SUM(throttle_factor)", running, "throttle_factor", _FACTORS),
-        ),
+        load=_load(running),
     )
     return found
 
 
-_FACTORS = models.DecimalField()
-
-
-def _sum_of_factors(running: QuerySet[Any]) -> models.Subquery:
-    """The whole load of a queue: each claim from one with a limit asks for it, too."""
-    total = running.order_by().values("queue").annotate(load=models.Sum("throttle_factor"))
-    return models.Subquery(total.values("load"), output_field=_FACTORS)
+def _load(running: QuerySet[Any]) -> models.Case:
+    """The sum of the factors; with a limit that of all jobs, for which each claim asks, too."""
+    factor, field = "throttle_factor", models.DecimalField()
+    total = running.order_by().values("queue").annotate(load=models.Sum(factor)).values("load")
+    return models.Case(
+        models.When(throttle_limit__gte=1, then=models.Subquery(total, output_field=field)),
+        default=OverFirst(f"SUM({factor})", running, factor, field),
+    )
 
 
 def newest_ended(since: datetime, until: datetime) -> QuerySet[Job]:
