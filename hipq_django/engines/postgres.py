@@ -29,6 +29,7 @@ from hipq_django.engines.rows import (
     JOB_COLUMNS,
     document_row,
     extra_row,
+    extra_values,
     has_extra,
     is_same,
     mark_stored,
@@ -67,7 +68,6 @@ _COPY_WITH_EXTRA = _COPY.replace(")", f", {', '.join(EXTRA_COLUMNS)})")
 _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 
 _shared_values = itemgetter(*list(JOB_COLUMNS)[2:])
-_rare_values = itemgetter(*EXTRA_COLUMNS)
 _key = attrgetter("job_type_id", "job_key")
 _keys = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
 
@@ -289,6 +289,10 @@ class PostgresEngine(SqlEngine):
             mark_stored(job)
         return inserted
 
+    def _text_of(self) -> Callable[[datetime], str]:
+        """A text with its offset is read in any time zone."""
+        return str
+
     def _call_for_value(self, function: ServerFunction, params: Sequence[Any]) -> Any:
         """Return the value of a function that returns one; None if there is no row."""
         rows = self._call(function, params)
@@ -400,7 +404,7 @@ def _lines(
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")
         key = job.job_key.replace("\\", "\\\\")
-        if extra and (values := _rare_values(own)) != rare:
+        if extra and (values := extra_values(own)) != rare:
             rare = values
             more = "".join(f"\t{_in_copy(value)}" for value in extra_row(job, text_of))
         yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}{more}\n"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import Model
@@ -69,6 +70,9 @@ EXTRA_COLUMNS = {
 """The columns that are NULL in most new jobs. Jobs that have any go in with all of them."""
 
 ALL_COLUMNS = JOB_COLUMNS | EXTRA_COLUMNS
+
+extra_values = itemgetter(*EXTRA_COLUMNS)
+_NO_EXTRA = (None,) * len(EXTRA_COLUMNS)
 
 CONSTANT_COLUMNS = {
     "state": "initial",
@@ -155,13 +159,12 @@ def shared_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
 
 def has_extra(job: Job) -> bool:
     """Return whether a new job has a value in one of `EXTRA_COLUMNS`."""
-    values = job.__dict__
-    return any(values[name] is not None for name in EXTRA_COLUMNS)
+    return bool(extra_values(job.__dict__) != _NO_EXTRA)
 
 
 def extra_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
     """Return the values of a new job in the order of `EXTRA_COLUMNS`."""
-    values = [job.__dict__[name] for name in EXTRA_COLUMNS]
+    values = extra_values(job.__dict__)
     return [text_of(value) if isinstance(value, datetime) else value for value in values]
 
 

@@ -359,7 +359,7 @@ class SqlEngine(Engine, ABC):
         """Return the function that makes a text of a moment, as the database reads it."""
         connection = connections[self.using]
         zone = connection.timezone
-        if connection.features.supports_timezones or zone is None:
+        if zone is None:
             adapted = connection.ops.adapt_datetimefield_value
             return lambda moment: str(adapted(moment))
         # As that does, in a fifth of the time: each failure has a moment of its own.
