@@ -13,7 +13,8 @@ class Faults:
     """Counts the moments at which a connection may break, and breaks it at one of them.
 
     Each statement and each commit has two: before it reaches the database, and after it was
-    executed, when its reply gets lost.
+    executed, when its reply gets lost. A broken connection takes its transaction along, and then
+    nobody can tell the two apart, so a statement within one has only the first.
     """
 
     def __init__(self, at: int, kind: type[Exception]) -> None:
@@ -33,10 +34,16 @@ class Faults:
         """Stand around each statement."""
         self._pass(f"before {sql[:60]}")
         result = run(sql, *arguments)
-        # An open transaction ends with its connection, and that breaks by an error of the database.
-        if issubclass(self._kind, Error) or not sql.startswith("BEGIN"):
+        if self._can_be_told_apart(sql):
             self._pass(f"after {sql[:60]}")
         return result
+
+    def _can_be_told_apart(self, sql: str) -> bool:
+        """Return whether it matters that this was executed before what is raised now."""
+        if issubclass(self._kind, Error):
+            return not connection.in_atomic_block or sql.startswith("RELEASE")
+        # An open transaction ends with its connection, and this error breaks none.
+        return not sql.startswith("BEGIN")
 
     def commit(self, run: Callable[[], None]) -> None:
         """Stand around each commit."""

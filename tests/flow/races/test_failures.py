@@ -54,7 +54,7 @@ def dies(worker: FlowWorker) -> FlowWorker:
 def test_messages_count_once_whichever_moment_of_a_run_breaks(
     after_break: AfterBreak, runs: int
 ) -> None:
-    """Before and after each statement and commit, from the wake to the end of the run.
+    """At each statement and commit, from the wake to the end of the run.
 
     Several runs are ended by one transaction; one, by itself.
     """
