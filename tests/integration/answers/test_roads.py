@@ -31,36 +31,46 @@ STANDINGS: dict[str, dict[str, Any]] = {
 EARLIER: list[list[tuple[str, str]]] = [
     [], [("accepted", "error")], [("discarded", "response")],
 ]  # fmt: skip
-MESSAGES = [
-    IncomingAnswer("default", "asks", "k", kind, {"n": 1}, "m", part=part)
-    for kind, part in (("response", ""), ("response", "front"), ("error", ""))
-]
+EXPECTED: list[Any] = [[], ["front", "back"], 2]
+ANSWERS = [("response", ""), ("response", "front"), ("error", "")]
 NOW = timezone.now()
 
 
-def one_by_one(message: IncomingAnswer) -> object:
-    return arrival.receive_by_key(message, NOW, "default")
+Road = Callable[[list[IncomingAnswer]], object]
 
 
-def together(message: IncomingAnswer) -> object:
-    return bulk.receive([message], NOW, "default")
+def one_by_one(messages: list[IncomingAnswer]) -> None:
+    for message in messages:
+        arrival.receive_by_key(message, NOW, "default")
 
 
-def together_without_the_statement(message: IncomingAnswer) -> object:
+def together(messages: list[IncomingAnswer]) -> object:
+    return bulk.receive(messages, NOW, "default")
+
+
+def together_without_the_statement(messages: list[IncomingAnswer]) -> object:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fast_path, "settle", lambda *_: [])
-        return together(message)
+        return together(messages)
 
 
-def rows_after(road: Callable[[IncomingAnswer], object], message: IncomingAnswer) -> list[Any]:
-    """Return what an answer makes of the job and the inbox; it is undone."""
+def rows_after(road: Road, messages: list[IncomingAnswer]) -> dict[str, list[Any]]:
+    """Return what the answers make of the jobs and the inbox, by the jobs' keys; it is undone."""
     differs = {"id", "update_time", "end_time", "rank"}
+    rows: dict[str, list[Any]] = {message.job_key: [] for message in messages}
     with transaction.atomic():
-        road(message)
-        tables: tuple[Any, ...] = (Job.objects, Answer.objects, Attempt.objects)
-        rows = [row for table in tables for row in table.order_by("pk").values()]
+        road(messages)
+        keys = dict(Job.objects.values_list("pk", "job_key"))
+        for row in Job.objects.order_by("pk").values():
+            rows[row["job_key"]].append(row)
+        for table in (Answer.objects, Attempt.objects):
+            for row in table.order_by("pk").values():
+                rows[keys[row["job_id"]]].append(row)
         transaction.set_rollback(True)
-    return [{name: row[name] for name in row.keys() - differs} for row in rows]
+    return {
+        key: [{name: row[name] for name in row.keys() - differs} for row in found]
+        for key, found in rows.items()
+    }
 
 
 @pytest.fixture
@@ -72,25 +82,26 @@ def job_type(is_handled: bool, declare: Declare) -> JobType:
 
 
 @pytest.mark.parametrize("is_handled", [False, True], ids=["for the job", "for its handler"])
-@pytest.mark.parametrize("expects", [[], ["front", "back"], 2], ids=str)
 @pytest.mark.parametrize("standing", STANDINGS)
 def test_whatever_road_an_answer_takes_it_leads_to_the_same_rows(
-    standing: str, expects: Any, job_type: JobType
+    standing: str, job_type: JobType
 ) -> None:
+    """Each answer is to a job of its own."""
     worker = WorkerFactory.create()
     may_be_pending = standing not in {"initial", "final"}
-    for earlier, is_pending in product(EARLIER, {False, may_be_pending}):
+    messages = []
+    for expects, earlier, is_pending, (kind, part) in product(
+        EXPECTED, EARLIER, sorted({False, may_be_pending}), ANSWERS
+    ):
+        key = f"{expects=} {earlier=} {is_pending=} {kind=} {part=}"
         values = {**STANDINGS[standing], "expects": expects, "has_pending_answer": is_pending}
         owner = worker if "phase" in values else None
-        with transaction.atomic():
-            job = JobFactory.create(job_type=job_type, job_key="k", worker=owner, **values)
-            for status, kind in earlier:
-                AnswerFactory.create(
-                    job=job, job_type="asks", job_key="k", kind=kind, status=status
-                )
-            for message in MESSAGES:
-                by_rules = rows_after(one_by_one, message)
-                told = f"{earlier=} {is_pending=} {message=}"
-                assert rows_after(together, message) == by_rules, told
-                assert rows_after(together_without_the_statement, message) == by_rules, told
-            transaction.set_rollback(True)
+        job = JobFactory.create(job_type=job_type, job_key=key, worker=owner, **values)
+        for status, said in earlier:
+            AnswerFactory.create(job=job, job_type="asks", job_key=key, kind=said, status=status)
+        messages.append(IncomingAnswer("default", "asks", key, kind, {"n": 1}, key, part=part))
+
+    by_rules = rows_after(one_by_one, messages)
+
+    assert rows_after(together, messages) == by_rules
+    assert rows_after(together_without_the_statement, messages) == by_rules
