@@ -27,29 +27,31 @@ def flush(alias: str) -> None:
 
 
 def _delete_on_sqlite(connection: BaseDatabaseWrapper) -> None:
-    with connection.constraint_checks_disabled(), transaction.atomic(using=connection.alias):
-        _delete_rows(connection)
+    with (
+        connection.constraint_checks_disabled(),
+        transaction.atomic(using=connection.alias),
+        connection.cursor() as cursor,
+    ):
+        for statement in _statements(connection.alias):
+            cursor.execute(statement)
 
 
 def _delete_on_postgresql(connection: BaseDatabaseWrapper) -> None:
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         # No foreign key is looked at; all tables are emptied.
         cursor.execute("SET LOCAL session_replication_role = replica")
-        large = _delete_rows(connection)
-    if large:
+        cursor.execute("; ".join(_statements(connection.alias)))
+        numbers = [cursor.rowcount]
+        while cursor.nextset():
+            numbers.append(cursor.rowcount)
+    deleted = zip(_tables(connection.alias), numbers, strict=True)
+    if large := [table for table, number in deleted if number > MANY_ROWS]:
         with connection.cursor() as cursor:
             cursor.execute(f"VACUUM {', '.join(large)}")
 
 
-def _delete_rows(connection: BaseDatabaseWrapper) -> list[str]:
-    """Delete the rows of all tables; return those that had many."""
-    large = []
-    with connection.cursor() as cursor:
-        for table in _tables(connection.alias):
-            cursor.execute(f'DELETE FROM "{table}"')
-            if cursor.rowcount > MANY_ROWS:
-                large.append(table)
-    return large
+def _statements(alias: str) -> list[str]:
+    return [f'DELETE FROM "{table}"' for table in _tables(alias)]
 
 
 @cache
