@@ -16,7 +16,7 @@ from typing import Any, Self
 from django.db import connection, connections
 
 PATIENCE_SECONDS = 60.0
-LOOK_SECONDS = 0.003
+LOOK_SECONDS = 0.01
 """How long actors may be under way before the server is asked whether they wait for locks."""
 
 DEADLOCK_SECONDS = 0.3
