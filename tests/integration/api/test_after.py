@@ -1031,7 +1031,7 @@ def test_more_that_a_job_took_down_than_a_statement_takes_parameters_are_requeue
     end_as_if_by(middle[-1], Job.objects.filter(pk=last.pk))
     hipq.cancel(first)
 
-    monkeypatch.setattr(connection.features, "max_query_params", most)
+    monkeypatch.setattr(type(connection.features), "max_query_params", most)
     before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
     try:
         fresh = hipq.requeue(row(first), dependents=True)
