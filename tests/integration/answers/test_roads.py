@@ -61,11 +61,10 @@ def rows_after(road: Road, messages: list[IncomingAnswer]) -> dict[str, list[Any
     with transaction.atomic():
         road(messages)
         keys = dict(Job.objects.values_list("pk", "job_key"))
-        for row in Job.objects.order_by("pk").values():
-            rows[row["job_key"]].append(row)
-        for table in (Answer.objects, Attempt.objects):
+        tables: tuple[Any, ...] = (Job.objects, Answer.objects, Attempt.objects)
+        for table in tables:
             for row in table.order_by("pk").values():
-                rows[keys[row["job_id"]]].append(row)
+                rows[row.get("job_key") or keys[row["job_id"]]].append(row)
         transaction.set_rollback(True)
     return {
         key: [{name: row[name] for name in row.keys() - differs} for row in found]
