@@ -704,14 +704,20 @@ def test_new_says_which_new_a_task_of_ours_has(declare: Declare) -> None:
     )
 
 
-def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the module with the new name has been imported."""
-    tasks.tell.enqueue("old")
+def rename_tell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give the task `tell` another path, and keep the former as an alias."""
     forget()
     decorator: Any = task
     moved = decorator(aliases=["tests.testapp.tasks.tell"])(_moved)
     monkeypatch.setattr(tasks, "tell", None)
     monkeypatch.setattr(tasks, "_moved", moved, raising=False)
+    return moved
+
+
+def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the module with the new name has been imported."""
+    tasks.tell.enqueue("old")
+    moved = rename_tell(monkeypatch)
 
     moved.enqueue("new")
     run_due_jobs()
@@ -726,11 +732,7 @@ def test_results_under_the_former_path_are_those_of_the_task_with_the_alias(
 ) -> None:
     """Also in a process that has not enqueued it yet; else they are those of another task."""
     before = tasks.tell.enqueue("old")
-    forget()
-    decorator: Any = task
-    moved = decorator(aliases=["tests.testapp.tasks.tell"])(_moved)
-    monkeypatch.setattr(tasks, "tell", None)
-    monkeypatch.setattr(tasks, "_moved", moved, raising=False)
+    moved = rename_tell(monkeypatch)
     moved.enqueue("new")
     run_due_jobs()
     if is_fresh:
