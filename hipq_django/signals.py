@@ -63,7 +63,7 @@ def send_after_commit(
     if kinds:
         jobs = list(jobs)
         tell_after_commit(jobs, using)
-    for job in jobs if signal.has_listeners() else ():
+    for job in jobs if signal.receivers else ():
         more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
         transaction.on_commit(partial(send, signal, job, **more), using=using)
 

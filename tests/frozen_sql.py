@@ -29,13 +29,14 @@ def frozen_functions() -> dict[str, str]:
     return {
         found.group(1): statement
         for statement in statements
-        if (found := re.match(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\(", statement))
+        if (found := re.match(r"CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) (\w+)\(", statement))
     }
 
 
 def name_by_digest(definition: str) -> str:
     """Return the name that a function must have: what it does is what its name says."""
-    found = re.match(r"CREATE FUNCTION (hipq_\w+)_[0-9a-f]{8}(\(.*)", definition, re.DOTALL)
+    pattern = r"CREATE (?:FUNCTION|PROCEDURE) (hipq_\w+)_[0-9a-f]{8}(\(.*)"
+    found = re.match(pattern, definition, re.DOTALL)
     assert found
     return f"{found[1]}_{sha256(found[2].encode()).hexdigest()[:8]}"
 

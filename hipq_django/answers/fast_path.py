@@ -71,7 +71,7 @@ def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) 
         return
     ids = [done.job_id for done in settled]
     note_ended(ids, using)
-    if job_finished.has_listeners() or declared.kind in finished_of_kind:
+    if job_finished.receivers or declared.kind in finished_of_kind:
         for jobs in chunks(using, ids):
             send_after_commit(job_finished, jobs.select_related("job_type"), using)
 

@@ -30,7 +30,7 @@ from hipq_django.domain.validation import (
     checked_type_name,
     checked_windows,
 )
-from hipq_django.engines.rows import copy_of, unsaved_job
+from hipq_django.engines.rows import copy_of, queue_of, unsaved_job
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
@@ -178,9 +178,8 @@ class Builder:
         queue = None if queue is None else checked_name("queue", queue)
         row = self._job_type(job_type)
         # Its own queue was read with it; `django.tasks` always names the queue.
-        if queue is None or queue == row.queue.name:
-            place = row.queue
-        else:
+        place = queue_of(row)
+        if queue is not None and queue != place.name:
             place = self._queue(queue, job_type)
         template = self._templates[job_type, queue] = new_job(
             place,
@@ -267,8 +266,10 @@ def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:
 
 def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:
     """Return an unsaved job; its first time lies in its windows, its rank fits its queue."""
-    times = {"create_time": now, "update_time": now, "deadline": now, "scheduled_run_time": now}
-    job = unsaved_job(queue, job_type, times | values)
+    values = {
+        "create_time": now, "update_time": now, "deadline": now, "scheduled_run_time": now, **values
+    }  # fmt: skip
+    job = unsaved_job(queue, job_type, values)
     _schedule(job)
     return job
 
@@ -282,4 +283,4 @@ def hold(job: Job) -> None:
 def _schedule(job: Job) -> None:
     if job.time_windows:
         job.scheduled_run_time = transitions.first_opening(job, job.scheduled_run_time)
-    job.rank = job.queue.ordering.rank(job.scheduled_run_time, job.priority)
+    job.rank = queue_of(job).ordering.rank(job.scheduled_run_time, job.priority)

@@ -38,6 +38,7 @@ from hipq_django.dependencies.following import (
 from hipq_django.domain.drafts import JOB_OPTIONS, BoundJob, JobOptions, NewJob, OnConflict
 from hipq_django.domain.states import NONE, State
 from hipq_django.engines import engine_for
+from hipq_django.engines.rows import queue_of
 from hipq_django.engines.values import StaleJobTypeError
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
@@ -314,7 +315,7 @@ def announce_new(jobs: Sequence[Job], using: str) -> None:
     send_after_commit(job_enqueued, jobs, using)
     due = {job.queue_id for job in jobs if job.scheduled_run_time <= job.create_time}
     if due:
-        engine_for(using).wake_workers(jobs[0].queue.instance, due)
+        engine_for(using).wake_workers(queue_of(jobs[0]).instance, due)
     for watch in _watching:
         watch(jobs)
 

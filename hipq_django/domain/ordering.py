@@ -49,11 +49,11 @@ class Ordering:
         """Return the rank of a job; the job with the lowest rank is next."""
         urgency = priority - MIN_PRIORITY
         moment = _milliseconds(scheduled_run_time)
+        if self.order == Order.TIME:
+            return _bounded(moment // self._granule * _PRIORITY_SPAN + urgency)
         if self.order == Order.PRIORITY:
             return _bounded(urgency * _TIME_SPAN + min(moment, _TIME_SPAN - 1))
-        if self.order == Order.AGEING:
-            return _bounded(moment + round(priority * self.ageing_seconds * 1_000))
-        return _bounded(moment // self._granule * _PRIORITY_SPAN + urgency)
+        return _bounded(moment + round(priority * self.ageing_seconds * 1_000))
 
     def high_water_mark(self, now: datetime) -> int:
         """Return a rank that no due job exceeds: behind it an index scan may stop."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from math import nextafter
 from typing import Any, Final, NamedTuple, TypeGuard
 from zoneinfo import ZoneInfo
@@ -44,9 +45,14 @@ _FACTOR_STEP = Decimal(1).scaleb(-FACTOR_DECIMALS)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
+@lru_cache(256)
+def _is_name(name: str) -> bool:
+    return bool(_NAME.fullmatch(name))
+
+
 def checked_name(what: str, name: object) -> str:
     """Return the name of an instance or queue; raise `InvalidJobError` unless it is one."""
-    if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
+    if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _is_name(name):
         return str.__str__(name)
     raise InvalidJobError(
         f"{what} {quoted(name)}: a name consists of lower-case letters, digits and underscores, "

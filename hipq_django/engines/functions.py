@@ -7,7 +7,7 @@ statements would do as well, but not behind a pooler that shares connections.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from textwrap import dedent
@@ -17,7 +17,7 @@ from django.db import connections
 from django.utils.functional import cached_property
 
 from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS, READS_NO_TABLE
-from hipq_django.domain.serialization import encode_parameters
+from hipq_django.domain.serialization import encode_json, encode_parameters
 from hipq_django.exceptions import ConfigurationError
 
 PREFIX = "hipq_"
@@ -28,14 +28,15 @@ JOINS_SETS = "SET enable_nestloop = off"
 
 
 _MAY_LOCK = "has_table_privilege('{}'::regclass, 'UPDATE')"
+PARENTS_LOCKED = "SET hipq.parents = 'locked'"
+"""Tells the trigger `hipq_job_parents` what it need not do, as long as the function lasts."""
+
 _LOCKING = f"""\
 IF {_MAY_LOCK.format("hipq_queue")} AND {_MAY_LOCK.format("hipq_jobtype")} THEN
-PERFORM set_config('hipq.parents', 'locked', true);
-{{}} INTO found;
-PERFORM set_config('hipq.parents', '', true);
-RETURN found;
-END IF;"""
-"""Tells the trigger `hipq_job_parents` what it need not do."""
+{{}} INTO given;
+RETURN;
+END IF;
+PERFORM set_config('hipq.parents', '', true);"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class ServerFunction:
     """Whether it takes its parameters as one document, and returns one value, NULL for no row.
 
     Both are for statements about one job: reading many parameters, and returning a set of rows,
-    takes up to a tenth of the time of such a call.
+    takes up to a tenth of the time of such a call. What is JSON goes into the document as it is,
+    not as text. It is a procedure: the server plans no query that calls it.
     """
     lock: str = ""
     """What the function locks first, its parameters numbered; without it, it returns no rows.
@@ -101,17 +103,26 @@ class ServerFunction:
     @cached_property
     def call(self) -> str:
         """The statement that takes the same parameters and returns the same rows."""
-        call = f"{self.function}({', '.join(['%s'] * len(self._parameters))})"
-        return f"SELECT {call}" if self.is_single else f"SELECT * FROM {call}"
+        if self.is_single:
+            return f"CALL {self.function}(%s, NULL)"
+        return f"SELECT * FROM {self.function}({', '.join(['%s'] * len(self._parameters))})"
 
     def params(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the parameters of the call from those of the statement."""
+        """Return the parameters of the call."""
         return [encode_parameters(values)] if self.is_single else values
+
+    def text_params(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the statement itself, which takes JSON as text."""
+        if not self.is_single:
+            return values
+        given = zip(values, self.takes, strict=True)
+        return [encode_json(value) if kind == "jsonb" else value for value, kind in given]
 
     @property
     def definition(self) -> str:
         """The statement that creates the function; a migration has it as it was then."""
-        return f"CREATE FUNCTION {self.function}{self._signature_and_body}"
+        kind = "PROCEDURE" if self.is_single else "FUNCTION"
+        return f"CREATE {kind} {self.function}{self._signature_and_body}"
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -125,7 +136,7 @@ class ServerFunction:
 
     def _numbered(self, text: str) -> str:
         for number, kind in enumerate(self.takes):
-            field = f"($1 ->> {number})::{kind}"
+            field = f"($1 -> {number})" if kind == "jsonb" else f"($1 ->> {number})::{kind}"
             text = text.replace("%s", field if self.is_single else f"${number + 1}", 1)
         return dedent(text).strip()
 
@@ -135,31 +146,36 @@ class ServerFunction:
 
     @property
     def _signature_and_body(self) -> str:
+        if self.is_single:
+            signature = f"({self.types[0]}, OUT given {self.gives[0]})"
+            last = f"{self.numbered} INTO given;"
+        else:
+            table = f"TABLE ({', '.join(self.gives)})"
+            signature = f"({', '.join(self._parameters)}) RETURNS {table}"
+            last = f"RETURN QUERY {self.numbered};"
+        body = "\n".join([*self._limits, *self._locking, last])
+        return (
+            f"{signature}\nLANGUAGE plpgsql {' '.join(self._settings)} AS $$\n"
+            f"#variable_conflict use_column\nBEGIN\n{body}\nEND $$"
+        )
+
+    @property
+    def _settings(self) -> Iterator[str]:
         """The first plan is kept: plans for the values of parameters would be no better.
 
         It may be made while the tables are empty, when scanning them seems best, so the plans that
         get worse as tables grow are excluded. The limit for locks costs only callers that wait.
         """
-        planning = [KEEPS_PLAN, JOINS_SETS if self.joins_sets else LOOKS_UP]
+        yield KEEPS_PLAN
+        yield JOINS_SETS if self.joins_sets else LOOKS_UP
         if self.is_in_order:
-            planning.append("SET enable_sort = off")
+            yield "SET enable_sort = off"
         if not self.is_checked_late:
-            planning.append("SET enable_seqscan = off")
+            yield "SET enable_seqscan = off"
         if self.patience and not self.ends_silence:  # whose limit has to last until the commit
-            planning.append(f"SET lock_timeout = '{self.patience}ms'")
-        steps = [*self._limits, *self._locking]
-        returns, declare, query = f"TABLE ({', '.join(self.gives)})", "", "RETURN QUERY {};"
-        if self.is_single:
-            [returns] = self.gives
-            declare, query = f"DECLARE found {returns};\n", "{} INTO found;\nRETURN found;"
+            yield f"SET lock_timeout = '{self.patience}ms'"
         if self.locking_text:
-            steps.append(_LOCKING.format(self._numbered(self.locking_text)))
-        body = "\n".join([*steps, query.format(self.numbered)])
-        return (
-            f"({', '.join(self._parameters)}) RETURNS {returns}\n"
-            f"LANGUAGE plpgsql {' '.join(planning)} AS $$\n"
-            f"#variable_conflict use_column\n{declare}BEGIN\n{body}\nEND $$"
-        )
+            yield PARENTS_LOCKED
 
     @property
     def _limits(self) -> list[str]:
@@ -176,9 +192,11 @@ class ServerFunction:
 
     @property
     def _locking(self) -> list[str]:
-        if not self.lock:
-            return []
-        return [f"PERFORM 1 FROM {self.lock};", "IF NOT FOUND THEN RETURN; END IF;"]
+        if self.locking_text:
+            return [_LOCKING.format(self._numbered(self.locking_text))]
+        if self.lock:
+            return [f"PERFORM 1 FROM {self.lock};", "IF NOT FOUND THEN RETURN; END IF;"]
+        return []
 
 
 _found: dict[tuple[Any, ...], bool] = {}

@@ -27,14 +27,15 @@ from hipq_django.engines.rows import (
     CONSTANT_COLUMNS,
     EXTRA_COLUMNS,
     JOB_COLUMNS,
-    document_row,
     extra_row,
     extra_values,
     has_extra,
     is_same,
     mark_stored,
+    plain_row,
     raw_values,
     shared_row,
+    type_of,
 )
 from hipq_django.engines.settling import (
     BY_ATTEMPT,
@@ -233,9 +234,7 @@ class PostgresEngine(SqlEngine):
         same = [first.instance, first.job_type, moment]
         if len(messages) == 1:
             one = SETTLE_BY_KEY if job_id is None else SETTLE_BY_ATTEMPT
-            response = [
-                first.job_key, first.message_id, encode_json(first.payload), handled
-            ]  # fmt: skip
+            response = [first.job_key, first.message_id, first.payload, handled]
             settled = self._call_for_value(one, [moment, *response, *place, *same])
             return [SettledJob(*json.loads(settled))] if settled else []
         update = update_statement(self.dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
@@ -250,10 +249,10 @@ class PostgresEngine(SqlEngine):
         self._fetch(statements.lock_keys(self.dialect), [*batch(list(keys)), instance])
 
     def insert_one(self, job: Job) -> None:
-        versions = job.job_type.versions
+        versions = type_of(job).versions
         if versions:
             text_of = self._moments()
-            values, statement = document_row(job, text_of), statements.INSERT_IF_UNCHANGED
+            values, statement = plain_row(job, text_of), statements.INSERT_IF_UNCHANGED
             if has_extra(job):
                 values += extra_row(job, text_of)
                 statement = statements.INSERT_WITH_EXTRA_IF_UNCHANGED
@@ -302,7 +301,7 @@ class PostgresEngine(SqlEngine):
         self, function: ServerFunction, params: Sequence[Any], worker: Worker | None = None
     ) -> list[tuple[Any, ...]]:
         if not has_functions(self.using):
-            return self._fetch(function.text, params)
+            return self._fetch(function.text, function.text_params(params))
         params = function.params(params)
         if worker:
             params = [*params, min(int(worker.silence.total_seconds() * 1000), MAX_MILLISECONDS)]

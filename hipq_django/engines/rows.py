@@ -136,11 +136,22 @@ def read_jobs(
 
 
 def document_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
-    """Return the values of a new job in the order of `JOB_COLUMNS`."""
+    """Return the values of a new job in the order of `JOB_COLUMNS`; JSON as text."""
     return [encode_json(job.job_data), job.job_key, *shared_row(job, text_of)]
 
 
-def shared_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
+def plain_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
+    """Return the same with JSON as it is."""
+    return [job.job_data, job.job_key, *shared_row(job, text_of, _as_it_is)]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def shared_row(
+    job: Job, text_of: Callable[[datetime], Any], json_of: Callable[[Any], Any] = encode_json
+) -> list[Any]:
     """Return the part of it that most jobs of a batch have in common."""
     return [
         job.queue_id,
@@ -149,7 +160,7 @@ def shared_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
         text_of(job.scheduled_run_time),
         job.priority,
         str(job.throttle_factor),
-        encode_json(job.time_windows),
+        json_of(job.time_windows),
         job.rank,
         text_of(job.deadline),
         text_of(job.create_time),
@@ -237,9 +248,14 @@ def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) 
 def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
     """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
     job = Job.__new__(Job)
-    own = {"queue_id": queue.id, "job_type_id": job_type.id, "expects": []}
-    state = _state(queue._state.db, {"queue": queue, "job_type": job_type}, adding=True)
-    job.__dict__ = {**_defaults(), **own, **values, "_state": state}
+    job.__dict__ = {
+        **_defaults(),
+        "queue_id": queue.id,
+        "job_type_id": job_type.id,
+        "expects": [],
+        **values,
+        "_state": _state(queue._state.db, {"queue": queue, "job_type": job_type}, adding=True),
+    }
     return job
 
 
@@ -263,6 +279,18 @@ def set_types(jobs: Iterable[Job], types: Mapping[int, JobType]) -> None:
 def raw_values(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of a job's fields and its cached rows, without descriptors."""
     return job.__dict__, job._state.fields_cache
+
+
+def queue_of(row: Job | JobType) -> Queue:
+    """Return the queue that was made, or read, together with a row, without descriptors."""
+    queue: Queue = row._state.fields_cache["queue"]
+    return queue
+
+
+def type_of(job: Job) -> JobType:
+    """Return the type that a new job was made with, without descriptors."""
+    job_type: JobType = job._state.fields_cache["job_type"]
+    return job_type
 
 
 def mark_in(row: Model, using: str) -> None:

@@ -624,8 +624,8 @@ def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
     text = f"""
         {_new_job(columns)} SELECT {", ".join(f"%s::{k}" for k in columns.values())},
             {CONSTANTS_IN_SQL}
-        FROM hipq_jobtype t, hipq_queue q
-        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}{{}}
+        FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
+        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}{{}}) unchanged
         RETURNING id"""
     return ServerFunction(
         name,

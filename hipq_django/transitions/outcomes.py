@@ -196,7 +196,7 @@ def announce(
 
     Without receivers nothing is done. `raised` is by the jobs' ids.
     """
-    if signal.has_listeners():
+    if signal.receivers:
         jobs = []
         for job, values in written:
             set_values(job, values)

@@ -41,7 +41,7 @@ def test_the_sender_waits_for_one_insert(client: Client) -> None:
 
     # On PostgreSQL the INSERT stands in a function.
     starts = [query["sql"].split("(")[0] for query in queries]
-    inserts = ("INSERT INTO hipq_job ", "SELECT hipq_enqueue_")
+    inserts = ("INSERT INTO hipq_job ", "CALL hipq_enqueue_")
     reads = ("SELECT ", "SAVEPOINT ", "RELEASE ")
     writes = [s for s in starts if s.startswith(inserts) or not s.startswith(reads)]
     assert len(writes) == 1

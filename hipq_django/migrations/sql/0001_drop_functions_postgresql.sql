@@ -62,16 +62,16 @@ DROP FUNCTION hipq_free_16f32139
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_c0f02021
+DROP PROCEDURE hipq_enqueue_530431ff
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_with_extra_731deef1
+DROP PROCEDURE hipq_enqueue_with_extra_edbbc029
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_key_d313733f
+DROP PROCEDURE hipq_settle_by_key_a4efa5f2
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_attempt_c34e905c
+DROP PROCEDURE hipq_settle_by_attempt_a403132e

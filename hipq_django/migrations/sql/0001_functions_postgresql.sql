@@ -290,74 +290,64 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_enqueue_c0f02021(jsonb) RETURNS bigint
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
+CREATE PROCEDURE hipq_enqueue_530431ff(jsonb, OUT given bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET hipq.parents = 'locked' AS $$
 #variable_conflict use_column
-DECLARE found bigint;
 BEGIN
 IF has_table_privilege('hipq_queue'::regclass, 'UPDATE') AND has_table_privilege('hipq_jobtype'::regclass, 'UPDATE') THEN
-PERFORM set_config('hipq.parents', 'locked', true);
-INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz,
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 -> 0)::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 -> 8)::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz,
     'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
-FROM hipq_jobtype t, hipq_queue q
+FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
 WHERE t.xmin = ($1 ->> 13)::xid AND t.ctid = ($1 ->> 14)::tid AND q.xmin = ($1 ->> 15)::xid AND q.ctid = ($1 ->> 16)::tid
-FOR KEY SHARE OF t, q
-RETURNING id INTO found;
-PERFORM set_config('hipq.parents', '', true);
-RETURN found;
+FOR KEY SHARE OF t, q) unchanged
+RETURNING id INTO given;
+RETURN;
 END IF;
-INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz,
+PERFORM set_config('hipq.parents', '', true);
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 -> 0)::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 -> 8)::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz,
     'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
-FROM hipq_jobtype t, hipq_queue q
-WHERE t.xmin = ($1 ->> 13)::xid AND t.ctid = ($1 ->> 14)::tid AND q.xmin = ($1 ->> 15)::xid AND q.ctid = ($1 ->> 16)::tid
-RETURNING id INTO found;
-RETURN found;
+FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
+WHERE t.xmin = ($1 ->> 13)::xid AND t.ctid = ($1 ->> 14)::tid AND q.xmin = ($1 ->> 15)::xid AND q.ctid = ($1 ->> 16)::tid) unchanged
+RETURNING id INTO given;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_enqueue_with_extra_731deef1(jsonb) RETURNS bigint
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
+CREATE PROCEDURE hipq_enqueue_with_extra_edbbc029(jsonb, OUT given bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET hipq.parents = 'locked' AS $$
 #variable_conflict use_column
-DECLARE found bigint;
 BEGIN
 IF has_table_privilege('hipq_queue'::regclass, 'UPDATE') AND has_table_privilege('hipq_jobtype'::regclass, 'UPDATE') THEN
-PERFORM set_config('hipq.parents', 'locked', true);
-INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, parent_id, batch_id, hold_time, waiting_key, kept_key, schedule_id, due_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, ($1 ->> 14)::bigint::bigint, ($1 ->> 15)::bigint::bigint, ($1 ->> 16)::timestamptz::timestamptz, ($1 ->> 17)::text::text, ($1 ->> 18)::text::text, ($1 ->> 19)::bigint::bigint, ($1 ->> 20)::timestamptz::timestamptz,
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, parent_id, batch_id, hold_time, waiting_key, kept_key, schedule_id, due_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 -> 0)::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 -> 8)::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, ($1 ->> 14)::bigint::bigint, ($1 ->> 15)::bigint::bigint, ($1 ->> 16)::timestamptz::timestamptz, ($1 ->> 17)::text::text, ($1 ->> 18)::text::text, ($1 ->> 19)::bigint::bigint, ($1 ->> 20)::timestamptz::timestamptz,
     'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
-FROM hipq_jobtype t, hipq_queue q
+FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
 WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid
-FOR KEY SHARE OF t, q
-RETURNING id INTO found;
-PERFORM set_config('hipq.parents', '', true);
-RETURN found;
+FOR KEY SHARE OF t, q) unchanged
+RETURNING id INTO given;
+RETURN;
 END IF;
-INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, parent_id, batch_id, hold_time, waiting_key, kept_key, schedule_id, due_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, ($1 ->> 14)::bigint::bigint, ($1 ->> 15)::bigint::bigint, ($1 ->> 16)::timestamptz::timestamptz, ($1 ->> 17)::text::text, ($1 ->> 18)::text::text, ($1 ->> 19)::bigint::bigint, ($1 ->> 20)::timestamptz::timestamptz,
+PERFORM set_config('hipq.parents', '', true);
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, parent_id, batch_id, hold_time, waiting_key, kept_key, schedule_id, due_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 -> 0)::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 -> 8)::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, ($1 ->> 14)::bigint::bigint, ($1 ->> 15)::bigint::bigint, ($1 ->> 16)::timestamptz::timestamptz, ($1 ->> 17)::text::text, ($1 ->> 18)::text::text, ($1 ->> 19)::bigint::bigint, ($1 ->> 20)::timestamptz::timestamptz,
     'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
-FROM hipq_jobtype t, hipq_queue q
-WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid
-RETURNING id INTO found;
-RETURN found;
+FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
+WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid) unchanged
+RETURNING id INTO given;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_key_d313733f(jsonb) RETURNS jsonb
+CREATE PROCEDURE hipq_settle_by_key_a4efa5f2(jsonb, OUT given jsonb)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
-DECLARE found jsonb;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL AND (v.handled OR NOT (SELECT t.has_response_handler FROM hipq_jobtype t WHERE t.id = j.job_type_id)) RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
-RETURN found;
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 -> 3)::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL AND (v.handled OR NOT (SELECT t.has_response_handler FROM hipq_jobtype t WHERE t.id = j.job_type_id)) RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO given;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_attempt_c34e905c(jsonb) RETURNS jsonb
+CREATE PROCEDURE hipq_settle_by_attempt_a403132e(jsonb, OUT given jsonb)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
-DECLARE found jsonb;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL AND (v.handled OR NOT (SELECT t.has_response_handler FROM hipq_jobtype t WHERE t.id = j.job_type_id)) RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
-RETURN found;
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 -> 3)::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL AND (v.handled OR NOT (SELECT t.has_response_handler FROM hipq_jobtype t WHERE t.id = j.job_type_id)) RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO given;
 END $$
