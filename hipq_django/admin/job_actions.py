@@ -12,7 +12,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.row_actions import Choice, RowActions, Verb
 from hipq_django.api import control, requeueing
-from hipq_django.dependencies.needs import verdicts
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.models import Job
@@ -66,7 +65,7 @@ def _said_of_requeue(job: Job) -> str:
 
 def _runs_without(job: Job) -> _StrOrPromise:
     """Return what a new job lacks that the old one was to follow."""
-    if not verdicts([job.pk], job.using)[job.pk].problem:
+    if not requeueing.runs_without(job):
         return ""
     return _(
         "Jobs that it was to follow did not succeed, or do not exist any more. It would run "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -53,10 +54,16 @@ class ManyResult:
 def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     """Create a new job from each final job of a queryset that was not requeued yet.
 
-    Each has the values and the `inputs` of its `origin`, which stays as it is. Jobs are skipped if
-    they are not final, if they were requeued already, or if a live job has their key.
+    Each has the values and the `inputs` of its `origin`, which stays as it is, and follows the new
+    jobs of what its origin followed. Jobs are skipped if they are not final, if they were requeued
+    already, or if a live job has their key.
     """
-    return _in_pages(jobs, "requeue_many", _requeue)
+    before = cache(_newest_id)  # asked for at the first page
+
+    def perform(page: Sequence[Job], using: str) -> dict[int, str]:
+        return _requeue(page, using, before(using))
+
+    return _in_pages(jobs, "requeue_many", perform)
 
 
 @has_twin
@@ -144,16 +151,21 @@ def _is(state: State) -> str:
 # Requeue
 
 
-def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
+def _newest_id(using: str) -> int:
+    return Job.objects.using(using).order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def _requeue(page: Sequence[Job], using: str, since: int) -> dict[int, str]:
+    """Requeue the jobs of a page; `since` is the newest job that there was before the call."""
     reasons = {job.pk: _is(State(job.state)) for job in page if not job.is_final}
     again = Job.objects.using(using).filter(origin__in=[job.pk for job in page])
     for pk in again.values_list("origin_id", flat=True):
         reasons.setdefault(pk or 0, "it was requeued already")
     origins = [job for job in page if job.pk not in reasons]
-    return reasons | under_key(_insert_copies, origins, using)
+    return reasons | under_key(_insert_copies, origins, using, since)
 
 
-def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
+def _insert_copies(origins: Sequence[Job], using: str, since: int) -> dict[int, str]:
     """Create the new jobs; return why the others are skipped, by the ids of their origins."""
     copies: dict[int, Job] = {}
     skipped: dict[int, str] = {}
@@ -165,9 +177,9 @@ def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
     skipped |= dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
     fresh = {pk: copy for pk, copy in copies.items() if pk not in skipped}
     with transaction.atomic(using=using):
-        links = hold_again(fresh, using)
+        links = hold_again(fresh, using, since)
         Job.objects.using(using).bulk_create(fresh.values())
-        link_again(links, fresh, {}, using)
+        link_again(links, fresh, fresh, using)
     announce_new(list(fresh.values()), using)
     return skipped
 

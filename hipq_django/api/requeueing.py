@@ -17,6 +17,7 @@ from hipq_django.database.locks import for_key_share
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.dependencies.following import store
+from hipq_django.dependencies.needs import without_success
 from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
@@ -30,7 +31,8 @@ MOST_LOOKED_AT = 100
 def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAULT) -> Job:
     """Create a new job from a final one, with the same values; return it.
 
-    Its `origin` is the old job, which stays as it is and whose `inputs` it has. With `dependents`
+    Its `origin` is the old job, which stays as it is and whose `inputs` it has; in the place of a
+    job that did not succeed it follows the newest that was requeued from that. With `dependents`
     the jobs that were cancelled because this one did not succeed are requeued too, and linked as
     before; a job of a batch stays in the same batch. Raise `InvalidJobError` for a job that is not
     final, `DuplicateJobKeyError` if its key is in use again.
@@ -117,26 +119,69 @@ def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job
             yield job
 
 
-def hold_again(fresh: Mapping[int, Job], using: str) -> list[Any]:
+def hold_again(fresh: Mapping[int, Job], using: str, since: int | None = None) -> list[Any]:
     """Hold those new jobs that follow what has not ended; return the links of their origins.
 
     The jobs are given by the ids of their origins. What has ended already without success
-    does not end them once more: whoever requeues them knows of it.
+    does not end them once more: whoever requeues them knows of it. See `links_to_newest`.
+    """
+    links = links_to_newest(fresh, using, since)
+    for link in links:
+        if link.is_live or link.needs_job_id in fresh:
+            if fresh[link.job_id].hold_time is None:
+                hold(fresh[link.job_id])
+        elif link.needs_job_id and link.outcome != Outcome.SUCCEEDED:
+            link.on = "final"
+    return links
+
+
+def links_to_newest(origins: Iterable[int], using: str, since: int | None = None) -> list[Any]:
+    """Return what new jobs follow, by the links of their origins, and whether that `is_live`.
+
+    It is what these followed; or, in the place of a job that did not succeed, the newest that was
+    requeued from it. With `since`, also in the place of one that was requeued after that job.
     """
     live = Job.objects.using(using).live()
     jobs, batches = (
         live.filter(pk=OuterRef("needs_job")),
         live.filter(batch=OuterRef("needs_batch")),
     )
-    rows = _links(fresh, using).annotate(is_live=Exists(jobs) | Exists(batches))
+    rows = _links(origins, using).annotate(is_live=Exists(jobs) | Exists(batches))
     links = list(rows.annotate(outcome=F("needs_job__outcome")))
-    for link in links:
-        if link.is_live:
-            if fresh[link.job_id].hold_time is None:
-                hold(fresh[link.job_id])
-        elif link.needs_job_id and link.outcome != Outcome.SUCCEEDED:
-            link.on = "final"
+    over = [link for link in links if link.needs_job_id and not link.is_live]
+    while over:
+        newest = _newest_from({link.needs_job_id for link in over}, using)
+        over = [link for link in over if _moves_on(link, newest.get(link.needs_job_id), since)]
     return links
+
+
+def runs_without(job: Job) -> bool:
+    """Return whether a new job would lack what a final one was to follow: it did not succeed."""
+    for link in links_to_newest([job.pk], job.using):
+        if link.is_live or link.on != "succeeded":
+            continue
+        if link.needs_job_id and link.outcome != Outcome.SUCCEEDED:
+            return True
+        if link.needs_batch_id and without_success(link.needs_batch_id, job.using).exists():
+            return True
+    return False
+
+
+def _newest_from(ids: Iterable[int], using: str) -> dict[int | None, Job]:
+    """Return the newest job that was requeued from each of some jobs, by their ids."""
+    copies = Job.objects.using(using).filter(ids_in("origin_id", ids))
+    rows = copies.only("origin_id", "state", "outcome").order_by("pk")
+    return {copy.origin_id: copy for copy in rows}
+
+
+def _moves_on(link: Any, newest: Job | None, since: int | None) -> bool:
+    """Let a link lead to the newest of what it leads to; return whether that has a newer one."""
+    has_ended_well = link.outcome == Outcome.SUCCEEDED
+    if newest is None or (has_ended_well and (since is None or newest.pk <= since)):
+        return False
+    link.needs_job_id, link.outcome = newest.pk, newest.outcome
+    link.is_live = not newest.is_final
+    return newest.is_final
 
 
 def _links(origins: Iterable[int], using: str) -> QuerySet[Any]:

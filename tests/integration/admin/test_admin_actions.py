@@ -193,6 +193,19 @@ def test_to_requeue_a_job_without_what_it_follows_has_to_be_confirmed(
     assert "without their results" not in client.post(page_url(failed, "requeue")).content.decode()
 
 
+def test_what_follows_a_job_that_was_requeued_is_requeued_without_a_question(
+    client: Client, broken_chain: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    *before, last = broken_chain
+    for job in before:
+        hipq.requeue(job)
+
+    act(client, "requeue", last)
+
+    assert Job.objects.get(origin=last).hold_time is not None
+
+
 def test_a_job_that_waits_again_for_what_it_follows_is_requeued_without_a_question(
     client: Client,
 ) -> None:

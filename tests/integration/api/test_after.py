@@ -19,7 +19,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.answers.cancelling import cancel_locked
-from hipq_django.api import batches, control
+from hipq_django.api import batches, control, many
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
 from hipq_django.maintenance import recovery
@@ -937,6 +937,70 @@ def test_a_job_that_is_requeued_while_what_it_follows_is_live_waits_for_that(
     hipq.run_now(a)
     run_due_jobs()
     assert ran == [("a", []), ("b", ["A"])]
+
+
+@pytest.mark.parametrize("requeue", REQUEUES)
+def test_a_requeued_job_follows_what_was_requeued_before_it(
+    step: Any, requeue: Callable[[Job], Job]
+) -> None:
+    a = hipq.cancel(step.enqueue("a"))
+    b = step.using(after=[a], on="final").enqueue("b", fails=True)
+    run_due_jobs()
+    ran.clear()
+    hipq.requeue(hipq.cancel(hipq.requeue(a)))
+
+    again = requeue(b)
+    assert [reason.code for reason in hipq.explain(again)][-1] == "waits_for_jobs"
+    run_due_jobs()
+
+    assert ran == [("a", []), ("b", ["A"])]
+    assert [result for _, result in row(again).inputs()] == ["A"]
+
+
+@pytest.mark.parametrize("succeeds", [False, True])
+@pytest.mark.parametrize("page_size", [300, 1])
+def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
+    step: Any, monkeypatch: pytest.MonkeyPatch, *, succeeds: bool, page_size: int
+) -> None:
+    monkeypatch.setattr(many, "PAGE_SIZE", page_size)
+    jobs = hipq.chain(step.new("a"), step.new("b"), step.new("c"))
+    if not succeeds:
+        hipq.cancel(jobs[0])
+    run_due_jobs()
+    ran.clear()
+
+    done = hipq.requeue_many(Job.objects.filter(pk__in=[job.pk for job in jobs]))
+    assert [job.hold_time is None for job in Job.objects.live()] == [True, False, False]
+    run_due_jobs()
+
+    assert done.done == 3
+    assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
+
+
+def test_a_job_is_requeued_without_what_was_requeued_in_vain(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+    hipq.cancel(hipq.requeue(hipq.cancel(a)))
+    run_due_jobs()
+
+    hipq.requeue(row(b))
+    run_due_jobs()
+
+    assert ran == [("b", [None])]
+
+
+def test_a_job_that_succeeded_is_followed_although_it_was_requeued(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(after=[a]).enqueue("b", fails=True)
+    run_due_jobs()
+    hipq.requeue(row(a))
+    ran.clear()
+
+    hipq.requeue(row(b))
+
+    run_due_jobs()
+    assert sorted(ran) == [("a", []), ("b", ["A"])]
+    assert [needed.pk for needed, _ in Job.objects.get(origin=b).inputs()] == [a.pk]
 
 
 def test_what_was_cancelled_with_a_held_job_follows_it_again(step: Any) -> None:
