@@ -30,7 +30,7 @@ from hipq_django.domain.validation import (
     checked_type_name,
     checked_windows,
 )
-from hipq_django.engines.rows import copy_of, queue_of, unsaved_job
+from hipq_django.engines.rows import JobTemplate, job_template, queue_of, unsaved_job
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
@@ -65,7 +65,7 @@ class Builder:
         self.now = clock.now(self.using)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
-        self._templates: dict[tuple[str, str | None], Job] = {}
+        self._templates: dict[tuple[str, str | None], JobTemplate] = {}
         self._tasks: dict[str, Declaration] = {}
         self._unique: dict[str, Unique] = {}
         self._has_links = batch is not None
@@ -106,16 +106,20 @@ class Builder:
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
         data = self._arguments(new, data)
-        values = {"job_data": data, "job_key": key, "time_windows": [*template.time_windows]}
+        values = {
+            "job_data": data,
+            "job_key": key,
+            "time_windows": [*template.values["time_windows"]],
+        }
         if self._unique or new.unique_key is not None or new.batch is not None:
             values |= self._rare_values(new, data, key)
         # Tasks of Django always name a priority, mostly that of their type.
-        if own.items() <= {"priority": template.priority}.items() and not held:
-            return copy_of(template, values)
+        if own.items() <= {"priority": template.values["priority"]}.items() and not held:
+            return unsaved_job(template, values)
         if "delay" in own:
             own["scheduled_run_time"] = self.now + own.pop("delay")
         # From now, or from the given time: the template's time already lies in the type's windows.
-        job = copy_of(template, values | {"scheduled_run_time": self.now} | own)
+        job = unsaved_job(template, values | {"scheduled_run_time": self.now} | own)
         _schedule(job)
         if held:
             hold(job)
@@ -165,15 +169,15 @@ class Builder:
         task = self._tasks.get(new.job_type)
         return checked_data(task.checked_data(data), self._max_bytes) if task else data
 
-    def _template(self, job_type: str, queue: str | None) -> Job:
-        """Return the job that has all the defaults, to be copied."""
+    def _template(self, job_type: str, queue: str | None) -> JobTemplate:
+        """Return what jobs have that name no values of their own."""
         try:
             template = self._templates.get((job_type, queue))
         except TypeError:  # one of the two is no text at all; the checks say so
             template = None
         return template or self._new_template(job_type, queue)
 
-    def _new_template(self, job_type: str, queue: str | None) -> Job:
+    def _new_template(self, job_type: str, queue: str | None) -> JobTemplate:
         job_type = checked_type_name(job_type)
         queue = None if queue is None else checked_name("queue", queue)
         row = self._job_type(job_type)
@@ -181,7 +185,7 @@ class Builder:
         place = queue_of(row)
         if queue is not None and queue != place.name:
             place = self._queue(queue, job_type)
-        template = self._templates[job_type, queue] = new_job(
+        template = self._templates[job_type, queue] = _scheduled(
             place,
             row,
             self.now,
@@ -266,12 +270,20 @@ def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:
 
 def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:
     """Return an unsaved job; its first time lies in its windows, its rank fits its queue."""
-    values = {
-        "create_time": now, "update_time": now, "deadline": now, "scheduled_run_time": now, **values
-    }  # fmt: skip
-    job = unsaved_job(queue, job_type, values)
-    _schedule(job)
-    return job
+    return unsaved_job(_scheduled(queue, job_type, now, **values))
+
+
+def _scheduled(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> JobTemplate:
+    """Return the template of jobs whose first time is now, or the next in their windows."""
+    times = {"create_time": now, "update_time": now, "deadline": now, "scheduled_run_time": now}
+    template = job_template(queue, job_type, times | values)
+    if values["time_windows"]:
+        first = transitions.first_opening(unsaved_job(template), now)
+        template.values["scheduled_run_time"] = first
+    else:
+        first = now
+    template.values["rank"] = queue.ordering.rank(first, values["priority"])
+    return template
 
 
 def hold(job: Job) -> None:

@@ -38,7 +38,7 @@ from hipq_django.dependencies.following import (
 from hipq_django.domain.drafts import JOB_OPTIONS, BoundJob, JobOptions, NewJob, OnConflict
 from hipq_django.domain.states import NONE, State
 from hipq_django.engines import engine_for
-from hipq_django.engines.rows import queue_of
+from hipq_django.engines.rows import queue_of, queues_with_due
 from hipq_django.engines.values import StaleJobTypeError
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
@@ -103,7 +103,8 @@ def enqueue_new(
 ) -> Job:
     """Do the same for a job that was made by `new`."""
     try:
-        return _enqueue_new(new, on_conflict, instance)
+        check_on_conflict(new.job_type, on_conflict)
+        return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
     except SynchronousOnlyOperation as error:
         declared = isinstance(new, BoundJob) and get_declared(instance, new.job_type)
         place = declared.function_name if declared else "hipq_django"
@@ -127,11 +128,6 @@ def enqueue_stored(
         _enqueue_built(new, on_conflict, Builder(instance, cached_job_type, verb=None))
         for new in jobs
     ]
-
-
-def _enqueue_new(new: NewJob, on_conflict: OnConflict | None, instance: str) -> Job:
-    check_on_conflict(new.job_type, on_conflict)
-    return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
 
 
 def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
@@ -313,8 +309,7 @@ def announce_new(jobs: Sequence[Job], using: str) -> None:
     if not jobs:
         return
     send_after_commit(job_enqueued, jobs, using)
-    due = {job.queue_id for job in jobs if job.scheduled_run_time <= job.create_time}
-    if due:
+    if due := queues_with_due(jobs):
         engine_for(using).wake_workers(queue_of(jobs[0]).instance, due)
     for watch in _watching:
         watch(jobs)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django import events
@@ -58,8 +58,9 @@ def wake_workers(instance: str, queues: Iterable[int], using: str) -> None:
     """
     if not get_instance(instance).notify:
         return
+    connection = connections[using]
     for queue in set(queues):
-        transaction.on_commit(partial(_notify, instance, queue, using), using=using)
+        connection.on_commit(partial(_notify, instance, queue, using))
 
 
 @dataclass(slots=True)

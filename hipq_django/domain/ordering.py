@@ -5,7 +5,7 @@ Source: hipq README, "Priority". Equal ranks are ordered by id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import TextChoices
@@ -44,6 +44,11 @@ class Ordering:
     order: str = Order.TIME
     granularity_seconds: float = 1.0
     ageing_seconds: float = 60.0
+    _granule: int = field(init=False, repr=False, compare=False)
+    """The span in milliseconds."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_granule", max(1, round(self.granularity_seconds * 1_000)))
 
     def rank(self, scheduled_run_time: datetime, priority: int) -> int:
         """Return the rank of a job; the job with the lowest rank is next."""
@@ -85,10 +90,6 @@ class Ordering:
             "granularity_seconds": self.granularity_seconds,
             "ageing_seconds": self.ageing_seconds,
         }
-
-    @property
-    def _granule(self) -> int:
-        return max(1, round(self.granularity_seconds * 1_000))
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -208,7 +208,7 @@ def has_functions(using: str) -> bool:
 
     Raise `ConfigurationError` if they belong to another version of the code.
     """
-    settings = connections[using].settings_dict
+    settings = connections.settings[using]  # without a look for the connection of this thread
     database = (using, settings["HOST"], settings["PORT"], settings["NAME"])
     if database not in _found:
         _found[database] = _look_for_functions(using)

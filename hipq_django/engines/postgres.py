@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -35,6 +35,7 @@ from hipq_django.engines.rows import (
     plain_row,
     raw_values,
     shared_row,
+    shared_values,
     type_of,
 )
 from hipq_django.engines.settling import (
@@ -68,7 +69,6 @@ _COPY = f"COPY hipq_job (id, {', '.join([*JOB_COLUMNS, *CONSTANT_COLUMNS])}) FRO
 _COPY_WITH_EXTRA = _COPY.replace(")", f", {', '.join(EXTRA_COLUMNS)})")
 _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 
-_shared_values = itemgetter(*list(JOB_COLUMNS)[2:])
 _key = attrgetter("job_type_id", "job_key")
 _keys = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
 
@@ -399,7 +399,7 @@ def _lines(
     shared, rest, rare, more = None, "", None, ""
     for job in jobs:
         own, _ = raw_values(job)
-        if (values := _shared_values(own)) != shared:
+        if (values := shared_values(own)) != shared:
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")
         key = job.job_key.replace("\\", "\\\\")

@@ -13,7 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from operator import itemgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.db.models import Model
 from django.db.models.base import ModelState
@@ -71,6 +72,7 @@ EXTRA_COLUMNS = {
 
 ALL_COLUMNS = JOB_COLUMNS | EXTRA_COLUMNS
 
+shared_values = itemgetter(*list(JOB_COLUMNS)[2:])
 extra_values = itemgetter(*EXTRA_COLUMNS)
 _NO_EXTRA = (None,) * len(EXTRA_COLUMNS)
 
@@ -99,7 +101,7 @@ def read_jobs(
 ) -> list[Job]:
     """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
     using, by_id = queues[0].using, {queue.id: queue for queue in queues}
-    moments = _Memory(moment)
+    moments = Memory(moment)
     jobs: list[Job] = []
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
@@ -153,18 +155,22 @@ def shared_row(
     job: Job, text_of: Callable[[datetime], Any], json_of: Callable[[Any], Any] = encode_json
 ) -> list[Any]:
     """Return the part of it that most jobs of a batch have in common."""
+    (
+        queue, job_type, timeout, run_time, priority, factor, windows, rank, deadline, created,
+        updated,
+    ) = shared_values(job.__dict__)  # fmt: skip
     return [
-        job.queue_id,
-        job.job_type_id,
-        job.timeout,
-        text_of(job.scheduled_run_time),
-        job.priority,
-        str(job.throttle_factor),
-        json_of(job.time_windows),
-        job.rank,
-        text_of(job.deadline),
-        text_of(job.create_time),
-        text_of(job.update_time),
+        queue,
+        job_type,
+        timeout,
+        text_of(run_time),
+        priority,
+        str(factor),
+        json_of(windows),
+        rank,
+        text_of(deadline),
+        text_of(created),
+        text_of(updated),
     ]
 
 
@@ -245,17 +251,28 @@ def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) 
         job._state.fields_cache["worker"] = worker
 
 
-def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
-    """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
+class JobTemplate(NamedTuple):
+    """What new jobs of one type in one queue have in common."""
+
+    queue: Queue
+    job_type: JobType
+    values: dict[str, Any]
+
+
+def job_template(queue: Queue, job_type: JobType, values: dict[str, Any]) -> JobTemplate:
+    """Return the template of jobs with `values`; what these lack has the model's defaults."""
+    own = {"queue_id": queue.id, "job_type_id": job_type.id, "expects": []}
+    return JobTemplate(queue, job_type, {**_defaults(), **own, **values})
+
+
+def unsaved_job(template: JobTemplate, values: Mapping[str, Any] = MappingProxyType({})) -> Job:
+    """Return a job that is not in the database yet, with `values` of its own."""
+    queue, job_type, common = template
+    parents = {"queue": queue, "job_type": job_type}
     job = Job.__new__(Job)
     job.__dict__ = {
-        **_defaults(),
-        "queue_id": queue.id,
-        "job_type_id": job_type.id,
-        "expects": [],
-        **values,
-        "_state": _state(queue._state.db, {"queue": queue, "job_type": job_type}, adding=True),
-    }
+        **common, **values, "_state": _state(queue._state.db, parents, adding=True)
+    }  # fmt: skip
     return job
 
 
@@ -293,6 +310,12 @@ def type_of(job: Job) -> JobType:
     return job_type
 
 
+def queues_with_due(jobs: Iterable[Job]) -> set[int]:
+    """Return the ids of the queues of those new jobs that may run at once."""
+    due = [own for own in map(vars, jobs) if own["scheduled_run_time"] <= own["create_time"]]
+    return {own["queue_id"] for own in due}
+
+
 def mark_in(row: Model, using: str) -> None:
     """Note in which database a row that is not stored yet will be."""
     row._state.db = using
@@ -308,14 +331,6 @@ def mark_stored(job: Job) -> None:
     job._state.adding = False
 
 
-def copy_of(job: Job, values: dict[str, Any]) -> Job:
-    """Return an unsaved copy of an unsaved job with its own `values`."""
-    fresh, known = Job.__new__(Job), job._state
-    state = _state(known.db, known.fields_cache.copy(), adding=True)
-    fresh.__dict__ = {**job.__dict__, **values, "_state": state}
-    return fresh
-
-
 def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) -> ModelState:
     state = ModelState()
     state.adding = adding
@@ -324,13 +339,13 @@ def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) ->
     return state
 
 
-class _Memory(dict[Any, "datetime"]):
-    """A cache of moments, because most jobs of a batch share them."""
+class Memory(dict[Any, Any]):
+    """What a function has made of moments, or of which: most jobs of a batch share them."""
 
-    def __init__(self, read: Callable[[Any], datetime]) -> None:
+    def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__()
         self._read = read
 
-    def __missing__(self, key: Any) -> datetime:
-        moment = self[key] = self._read(key)
-        return moment
+    def __missing__(self, key: Any) -> Any:
+        made = self[key] = self._read(key)
+        return made

@@ -25,6 +25,7 @@ from hipq_django.engines.dialects import Dialect
 from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
     COLUMNS,
+    Memory,
     document_row,
     extra_row,
     factor_of,
@@ -345,15 +346,7 @@ class SqlEngine(Engine, ABC):
 
     def _moments(self) -> Callable[[datetime], str]:
         """Return a cached function to text, because most jobs of a batch share their moments."""
-        texts: dict[datetime, str] = {}
-        as_text = self._text_of()
-
-        def text_of(moment: datetime) -> str:
-            if moment not in texts:
-                texts[moment] = as_text(moment)
-            return texts[moment]
-
-        return text_of
+        return Memory(self._text_of()).__getitem__
 
     def _text_of(self) -> Callable[[datetime], str]:
         """Return the function that makes a text of a moment, as the database reads it."""

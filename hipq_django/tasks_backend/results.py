@@ -66,7 +66,7 @@ def result_of(
     is_new = job.attempt == 0 and job.state in WAITING
     result: TaskResult[Any, Any] = TaskResult(
         task=_task_of(job, task, alias, kind),
-        id=str(job.pk),
+        id=str(job.id),
         enqueued_at=job.create_time,
         args=job.job_data["args"],
         kwargs=job.job_data["kwargs"],
