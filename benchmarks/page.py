@@ -42,7 +42,7 @@ def page(results: Results, systems: list[System]) -> str:
     sections = [_section(results, workload, systems) for workload in WORKLOADS]
     return Template(TEMPLATE.read_text()).substitute(
         smallprint=_smallprint(results),
-        rounds="one round" if results.rounds == 1 else f"{results.rounds} interleaved rounds",
+        rounds=_rounds(results),
         summary=_summary(verdicts(results)),
         targets=_targets(verdicts(results)),
         leads=_bullets(leads(results, systems)),
@@ -50,6 +50,15 @@ def page(results: Results, systems: list[System]) -> str:
         systems=_systems(results, systems),
         sections="\n\n".join(filter(None, [*sections, soak_report.section(results.soak)])),
     )
+
+
+def _rounds(results: Results) -> str:
+    """Return how often workloads were run: some may have been measured anew, and more often."""
+    tries = {number for by_system in results.tries.values() for number in by_system.values()}
+    least, most = min(tries, default=results.rounds), max(tries, default=results.rounds)
+    if most == 1:
+        return "one round"
+    return f"{most if least == most else f'{least} to {most}'} interleaved rounds"
 
 
 def all_charts(results: Results, systems: list[System]) -> dict[str, str]:

@@ -49,6 +49,23 @@ def measured(**values: list[float]) -> Results:
     return found
 
 
+@pytest.mark.parametrize(
+    ("tries", "said"),
+    [
+        ([1, 1], "in one round;"),
+        ([3, 3], "in 3 interleaved rounds;"),
+        ([1, 5], "in 1 to 5 interleaved rounds;"),
+    ],
+)
+def test_the_page_says_in_how_many_rounds_workloads_were_run(tries: list[int], said: str) -> None:
+    found = measured(hipq_django=[3.0])
+    for workload, number in zip(("W3", "W24"), tries, strict=True):
+        for _ in range(number):
+            found.add_try(workload, "hipq_django")
+
+    assert f"in turn and {said}" in page.page(found, SYSTEMS)
+
+
 def test_a_spread_has_the_median_and_the_extremes() -> None:
     spread = Spread((3.0, 1.0, 8.0))
 
