@@ -69,7 +69,7 @@ def _runs_without(job: Job) -> _StrOrPromise:
         return ""
     return _(
         "Jobs that it was to follow did not succeed, or do not exist any more. It would run "
-        "without their results."
+        "without their results, unless they are requeued before it."
     )
 
 

@@ -183,7 +183,8 @@ def test_to_requeue_a_job_without_what_it_follows_has_to_be_confirmed(
 
     asked = client.post(url) if from_page else act(client, "requeue", job)
 
-    assert "It would run without their results." in asked.content.decode()
+    text = "It would run without their results, unless they are requeued before it."
+    assert text in asked.content.decode()
     assert not Job.objects.filter(origin=job).exists()
     if from_page:
         press(client, "requeue", job)
@@ -204,6 +205,19 @@ def test_what_follows_a_job_that_was_requeued_is_requeued_without_a_question(
     act(client, "requeue", last)
 
     assert Job.objects.get(origin=last).hold_time is not None
+
+
+def test_a_chain_that_is_selected_in_the_list_is_a_chain_again(
+    client: Client, broken_chain: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+
+    act(client, "requeue", *broken_chain, confirmed="1")
+
+    fresh = list(Job.objects.live().order_by("pk"))
+    assert [job.origin_id for job in fresh] == [job.pk for job in broken_chain]
+    assert [job.hold_time is None for job in fresh] == [True, False, False]
+    assert list(fresh[2].needs.values_list("needs_job", flat=True)) == [fresh[1].pk]
 
 
 def test_a_job_that_waits_again_for_what_it_follows_is_requeued_without_a_question(
