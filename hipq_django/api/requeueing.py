@@ -148,11 +148,42 @@ def links_to_newest(origins: Iterable[int], using: str, since: int | None = None
     )
     rows = _links(origins, using).annotate(is_live=Exists(jobs) | Exists(batches))
     links = list(rows.annotate(outcome=F("needs_job__outcome")))
-    over = [link for link in links if link.needs_job_id and not link.is_live]
-    while over:
-        newest = _newest_from({link.needs_job_id for link in over}, using)
-        over = [link for link in over if _moves_on(link, newest.get(link.needs_job_id), since)]
+    ended = {link.needs_job_id: link.outcome for link in links if not link.is_live}
+    newest = _newest_from({pk: said for pk, said in ended.items() if pk}, using, since)
+    places = {(link.job_id, link.needs_job_id) for link in links}
+    for link in links:
+        found = newest.get(link.needs_job_id)
+        if found is not None and (link.job_id, found.pk) not in places:
+            places.add((link.job_id, found.pk))
+            link.needs_job_id, link.outcome = found.pk, found.outcome
+            link.is_live = not found.is_final
     return links
+
+
+def _newest_from(ended: Mapping[int, str], using: str, since: int | None) -> dict[int, Job]:
+    """Return the newest jobs that were requeued from others, by the ids of these.
+
+    They are given with their outcomes; see `links_to_newest`.
+    """
+    newest: dict[int, Job] = {}
+    latest = {pk: (pk, outcome) for pk, outcome in ended.items()}
+    while latest:
+        copies = _copies_of({pk for pk, _ in latest.values()}, using)
+        found = {
+            first: copies[pk]
+            for first, (pk, outcome) in latest.items()
+            if pk in copies
+            and (outcome != Outcome.SUCCEEDED or (since is not None and copies[pk].pk > since))
+        }
+        newest |= found
+        latest = {first: (job.pk, job.outcome) for first, job in found.items() if job.is_final}
+    return newest
+
+
+def _copies_of(ids: Iterable[int], using: str) -> dict[int | None, Job]:
+    """Return the job that was requeued last from each of some jobs, by their ids."""
+    rows = Job.objects.using(using).filter(ids_in("origin_id", ids)).order_by("pk")
+    return {job.origin_id: job for job in rows.only("origin_id", "state", "outcome")}
 
 
 def runs_without(job: Job) -> bool:
@@ -165,23 +196,6 @@ def runs_without(job: Job) -> bool:
         if link.needs_batch_id and without_success(link.needs_batch_id, job.using).exists():
             return True
     return False
-
-
-def _newest_from(ids: Iterable[int], using: str) -> dict[int | None, Job]:
-    """Return the newest job that was requeued from each of some jobs, by their ids."""
-    copies = Job.objects.using(using).filter(ids_in("origin_id", ids))
-    rows = copies.only("origin_id", "state", "outcome").order_by("pk")
-    return {copy.origin_id: copy for copy in rows}
-
-
-def _moves_on(link: Any, newest: Job | None, since: int | None) -> bool:
-    """Let a link lead to the newest of what it leads to; return whether that has a newer one."""
-    has_ended_well = link.outcome == Outcome.SUCCEEDED
-    if newest is None or (has_ended_well and (since is None or newest.pk <= since)):
-        return False
-    link.needs_job_id, link.outcome = newest.pk, newest.outcome
-    link.is_live = not newest.is_final
-    return newest.is_final
 
 
 def _links(origins: Iterable[int], using: str) -> QuerySet[Any]:

@@ -989,6 +989,23 @@ def test_a_job_is_requeued_without_what_was_requeued_in_vain(step: Any) -> None:
     assert ran == [("b", [None])]
 
 
+def test_two_that_one_job_follows_may_have_been_requeued_from_each_other(step: Any) -> None:
+    a = hipq.cancel(step.enqueue("a"))
+    again = hipq.cancel(hipq.requeue(a))
+    b = step.using(after=[a, again], on="final").enqueue("b", fails=True)
+    c = step.using(after=[a], on="final").enqueue("c", fails=True)
+    run_due_jobs()
+    newest = hipq.requeue(again)
+    ran.clear()
+
+    fresh = [hipq.requeue(row(job)) for job in (b, c)]
+    run_due_jobs()
+
+    followed = [list(job.needs.order_by("pk").values_list("needs_job", flat=True)) for job in fresh]
+    assert followed == [[newest.pk, again.pk], [newest.pk]]
+    assert ran == [("a", []), ("b", ["A", None]), ("c", ["A"])]
+
+
 def test_a_job_that_succeeded_is_followed_although_it_was_requeued(step: Any) -> None:
     a = step.enqueue("a")
     b = step.using(after=[a]).enqueue("b", fails=True)
