@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 
 from hipq_django import signals
@@ -180,7 +181,15 @@ def _with(jobs: JobQuerySet, values: dict[str, Any]) -> JobQuerySet:
         if name.partition("__")[0] not in fields:
             raise UnknownOptionError("jobs with field values", name, fields)
         _check_choice(name, value)
-    return jobs.filter(**values)
+    # As `enqueue` takes it.
+    named = {
+        "queue__name" if name == "queue" and isinstance(value, str) else name: value
+        for name, value in values.items()
+    }
+    try:
+        return jobs.filter(**named)
+    except (TypeError, ValueError, ValidationError) as error:
+        raise InvalidJobError(f"jobs with field values: {error}") from error
 
 
 def _check_choice(name: str, value: Any) -> None:
@@ -217,6 +226,7 @@ def _compared(job: Job, values: dict[str, Any]) -> str:
     """Return the data of a job, and those of its own values that are asked for."""
     plain = {field.attname for field in Job._meta.concrete_fields} - NOT_COMPARED
     own = [f"{name}={getattr(job, name)!r}" for name in values if name in plain]
+    own += [f"queue={job.queue.name!r}"] if "queue" in values else []
     return ", ".join([str(job.masked(job.job_data)), *own])
 
 

@@ -127,6 +127,26 @@ def test_a_misspelt_field_is_named_with_the_nearest_one(ask: Any) -> None:
     assert testing.enqueued("echo", job_data__name=1, queue__name="default", pk__gt=0)
 
 
+def test_a_queue_is_asked_for_by_its_name_as_it_is_given() -> None:
+    job = hipq.enqueue("echo", queue="mail")
+
+    assert testing.assert_enqueued("echo", queue="mail") == job
+    assert testing.enqueued("echo", queue=job.queue) == [job]
+    testing.refute_enqueued("echo", queue="default")
+    with pytest.raises(
+        AssertionError, match=r"queue='default'; the nearest jobs:\n.* queue='mail'"
+    ):
+        testing.assert_enqueued("echo", queue="default")
+
+
+def test_a_value_that_a_field_never_has_is_an_error_that_names_it() -> None:
+    hipq.enqueue("echo")
+
+    said = "jobs with field values: .*'priority' expected a number but got 'high'"
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        testing.assert_enqueued("echo", priority="high")
+
+
 @pytest.mark.parametrize("ask", [testing.refute_enqueued, testing.enqueued, testing.partner])
 def test_a_misspelt_type_is_an_error_where_silence_would_pass_the_test(
     ask: Any, declare: Declare
@@ -836,6 +856,15 @@ def test_partners_answer_jobs_of_two_databases_with_the_same_id(
 
     results = [Job.objects.using(using).get(pk=4711).result for using in ("default", "other")]
     assert results == ["from default", "from other"]
+
+
+def test_a_mixin_that_would_not_be_set_up_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"write class Last\(HipqTestCase, …\), with the mixin first"
+    ):
+
+        class Last(TestCase, HipqTestCase):
+            """Its clock would stay moved for the tests after it."""
 
 
 class MixinTest(HipqTestCase, TestCase):
