@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Model
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 
@@ -15,7 +16,7 @@ from hipq_django.admin.job_panel import ToPage
 from hipq_django.admin.job_tree import above, below
 from hipq_django.domain.dependencies import PART
 from hipq_django.job_types.registry import names_of
-from hipq_django.models import Answer, Batch, Job, Link
+from hipq_django.models import Answer, Batch, Job, Link, Schedule
 from hipq_django.monitoring.counts import COUNT_LIMIT
 
 MOST = 10
@@ -25,12 +26,11 @@ Target = tuple[type[Model], int | None]
 
 
 def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
-    """Yield what other jobs have to do with a job: what they are, and links to them."""
+    """Yield what other rows have to do with a job: what they are, and links to them."""
     links = Link.objects.using(job.using).order_by("pk")
     needs, parts = _by_kind(links.filter(job=job))
     followers, gatherers = _by_kind(links.filter(needs_job=job))
-    if job.parent_id:
-        yield gettext("Enqueued by"), above(job, link)
+    yield from _makers(job, link)
     if enqueued := below(job, link):
         yield gettext("Enqueued while it ran"), enqueued
     groups: list[tuple[str, list[Target]]] = [
@@ -46,6 +46,26 @@ def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
             yield title, _links(named, link)
     if steps := list(job.steps.order_by("pk").values_list("name", flat=True)[: MOST + 1]):
         yield gettext("Steps done"), ", ".join(steps[:MOST]) + (", …" if len(steps) > MOST else "")
+
+
+def _makers(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
+    """Yield the schedule that made a job, and the job that enqueued it."""
+    if job.schedule_id:
+        yield gettext("Made by"), _schedule(job, job.schedule_id, link)
+    if job.parent_id:
+        yield gettext("Enqueued by"), above(job, link)
+
+
+def _schedule(job: Job, pk: int, link: ToPage) -> str:
+    """Return a link to the schedule that made a job, and when that was due."""
+    rows = Schedule.objects.using(job.using).filter(pk=pk)
+    name = rows.values_list("name", flat=True).first()
+    if name is None:
+        made_by = gettext("schedule %(id)s, which was deleted") % {"id": pk}
+    else:
+        made_by = link(Schedule, pk, gettext("schedule %(name)s") % {"name": name})
+    due = job.due_time and f"{timezone.localtime(job.due_time):%Y-%m-%d %H:%M:%S %Z}"
+    return format_html("{}, {}", made_by, gettext("due at %(moment)s") % {"moment": due})
 
 
 def _by_kind(links: Any) -> tuple[list[Link], list[Link]]:

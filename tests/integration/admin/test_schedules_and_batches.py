@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +49,7 @@ def test_a_schedule_says_when_it_is_due_and_what_became_of_it(
 
     for text in ("hourly", "0 * * * *", "the bank is closed", "run by hand", f"job {job.pk}"):
         assert text in listed
+    assert f"{HOURLY.explanation}</span> (Europe/Paris)" in listed
     assert page.count("UTC)") == 5
     assert "Europe/Paris" in page
     assert "berlin" in page
@@ -381,6 +382,20 @@ def test_a_job_leads_to_the_jobs_that_it_has_to_do_with(client: Client, batch: B
     assert f"job {follower.pk}</a>" in page
     assert "Followed by" in page
     assert "Follows" in html(client, page_url(follower))
+
+
+def test_a_job_leads_to_the_schedule_that_made_it(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_job", "view_schedule")
+    job = hipq.run_schedule("hourly")
+    Job.objects.filter(pk=job.pk).update(due_time=datetime(2026, 3, 29, 1, tzinfo=UTC))
+
+    row = '<th scope="row">Made by</th><td>{}, due at 2026-03-29 01:00:00 UTC</td>'
+    link = f'<a href="{page_url(schedule)}">schedule hourly</a>'
+    assert row.format(link) in html(client, page_url(job))
+
+    hipq.unschedule("hourly")
+    deleted = f"schedule {schedule.pk}, which was deleted"
+    assert row.format(deleted) in html(client, page_url(job))
 
 
 def test_a_job_leads_to_the_one_that_enqueued_it_and_to_those_that_it_enqueued(
