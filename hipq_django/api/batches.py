@@ -33,7 +33,7 @@ from hipq_django.database.twins import has_twin, naming_twin
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import checked_reason, checked_type_name
+from hipq_django.domain.validation import checked_reason, checked_type_name, is_storable
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
@@ -170,12 +170,12 @@ def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None,
     assert made.collected is not None  # noqa: S101 - for type checkers
     for new in checked_many(jobs, verb):
         check_on_conflict(new.job_type, on_conflict, verb)
-        made.collected.append((_as_given(new), on_conflict))
+        made.collected.append((_as_given(new, made.instance), on_conflict))
 
 
-def _as_given(new: NewJob) -> NewJob:
+def _as_given(new: NewJob, instance: str) -> NewJob:
     """Return a copy of a job, which is the same however its caller changes what it has given."""
-    copies: dict[str, Any] = {"job_data": stored_data(new)}
+    copies: dict[str, Any] = {"job_data": stored_data(new, instance=instance)}
     for name in ("after", "time_windows"):
         if isinstance(value := getattr(new, name), list):
             copies[name] = [*value]
@@ -230,7 +230,7 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
 
 
 def _checked_name(name: object) -> str:
-    if isinstance(name, str) and len(name) <= MAX_BATCH_NAME_CHARS and "\0" not in name:
+    if isinstance(name, str) and len(name) <= MAX_BATCH_NAME_CHARS and is_storable(name):
         return str.__str__(name) or NONE
     raise InvalidJobError(
         f"batch name {name!r:.100}: give text of at most {MAX_BATCH_NAME_CHARS} characters."

@@ -102,7 +102,7 @@ class Builder:
 
         Raise `InvalidJobError` before anything is written.
         """
-        data = stored_data(new, self._max_bytes)
+        data = stored_data(new, self._max_bytes, self.instance)
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
         data = self._arguments(new, data)
@@ -253,12 +253,26 @@ def given_values(new: NewJob) -> dict[str, Any]:
     return {name: check(value) for (name, check), value in given if value is not None}
 
 
-def stored_data(new: NewJob, max_bytes: int | None = None) -> Any:
-    """Return the copy of a job's data that is stored; raise as `checked_data` does."""
+def stored_data(new: NewJob, max_bytes: int | None = None, instance: str | None = None) -> Any:
+    """Return the copy of a job's data that is stored; raise as `checked_data` does.
+
+    Arguments of a task of the instance may be no JSON yet; the task makes it of them.
+    """
     try:
         return checked_data(new.job_data, max_bytes)
     except InvalidJobError as error:
-        raise _of_task(new, error) from error.__cause__
+        task = _task_of(new, instance)
+        if task is None:
+            raise _of_task(new, error) from error.__cause__
+    return checked_data(task.checked_data(new.job_data), max_bytes)
+
+
+def _task_of(new: NewJob, instance: str | None) -> Declaration | None:
+    """Return the task whose arguments the data of a job are, unless it has checked them."""
+    if instance is None or type(new) is BoundJob or not isinstance(new.job_type, str):
+        return None
+    declared = get_declared(instance, new.job_type)
+    return declared if declared is not None and declared.signature else None
 
 
 def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:

@@ -86,6 +86,8 @@ def _first_look(job: Job | int, timeout: float, instance: str) -> tuple[Job, Ite
         raise InvalidJobError(
             f"get_result: timeout {timeout!r}: give seconds from 0 to {MAX_TIMEOUT:,.0f}."
         )
+    if isinstance(job, Job) and job.pk is None:
+        raise JobNotFoundError("get_result: the job was never stored; give one that is enqueued.")
     place = job.queue.instance if isinstance(job, Job) else instance
     found = get_job(job.pk if isinstance(job, Job) else job, instance=place)
     if isinstance(job, Job) and found.create_time != job.create_time:  # see `row_of`

@@ -190,10 +190,11 @@ def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
             "the batch is not created: that is done at the end of `async with "
             "hipq_django.abatch(…)`, unless the block raises; begin another one."
         )
-    rows = Batch.objects.using(using).filter(pk=pk, instance=instance)
+    rows = Batch.objects.using(using).filter(instance=instance)
+    rows = rows.filter(pk=pk) if is_id(pk) else rows.none()
     if isinstance(batch, Batch):  # SQLite gives the id of one that was rolled back to another one
         rows = rows.filter(create_time=batch.create_time)
-    row = rows.first() if is_id(pk) else None
+    row = rows.first()
     if row is None:
         raise InvalidJobError(
             f"instance {instance!r} has no batch {pk!r:.100}; give a batch, or the id of one."

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import sized_json
+from hipq_django.domain.serialization import sized_json, storable_text
 from hipq_django.domain.states import NONE
 from hipq_django.domain.windows import parse_windows
 from hipq_django.exceptions import InvalidJobError, ResultError
@@ -193,11 +193,11 @@ def checked_seconds(name: str, seconds: object) -> float:
     return number
 
 
-def checked_delay(delay: object) -> timedelta:
+def checked_delay(delay: object, name: str = "delay") -> timedelta:
     """Return how much later than now a job is to run, at most ten years."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     rule = f"give seconds from 0 to {MAX_SECONDS:,} (ten years), or a timedelta."
-    return timedelta(seconds=checked_number("delay", seconds, 0, MAX_SECONDS, rule))
+    return timedelta(seconds=checked_number(name, seconds, 0, MAX_SECONDS, rule))
 
 
 def checked_timeout(timeout: object) -> float:
@@ -259,9 +259,14 @@ def _decimal_of(number: object) -> Decimal:
     return Decimal("NaN")
 
 
+def is_storable(text: str) -> bool:
+    """Return whether every database takes a text: it holds no NUL and no lone surrogate."""
+    return storable_text(text, len(text)) == text
+
+
 def checked_reason(reason: object) -> str:
     """Return why somebody does something, as it is stored."""
-    if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and "\0" not in reason:
+    if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and is_storable(reason):
         return str.__str__(reason)
     raise InvalidJobError(
         f"reason {quoted(reason)}: give text of at most {MAX_REASON_CHARS:,} characters."

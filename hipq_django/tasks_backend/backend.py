@@ -12,7 +12,7 @@ from hipq_django.api.enqueueing import enqueue_new
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.drafts import BoundJob, NewJob
-from hipq_django.domain.validation import checked_name, id_from
+from hipq_django.domain.validation import checked_delay, checked_name, id_from
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
@@ -67,6 +67,8 @@ class HipqBackend(BaseTaskBackend):
         super().validate_task(task)
         try:
             checked_name("queue", task.queue_name)
+            if task.delay is not None:
+                checked_delay(task.delay, "run_after")
             check_options(task)
         except (InvalidJobError, InvalidJobTypeError) as error:
             raise InvalidTask(str(error)) from error
@@ -159,8 +161,13 @@ def _normalized(values: list[Any]) -> Any:
     """Return values as `normalize_json` does, which takes long for those that stay as they are."""
     for value in values:
         if type(value) not in _PLAIN:
-            return normalize_json(values)
-    return values
+            break
+    else:
+        return values
+    try:
+        return normalize_json(values)
+    except RecursionError as error:
+        raise ValueError("an argument is nested too deeply, or contains itself") from error
 
 
 def _task_or_none(path: str) -> HipqTask | None:

@@ -285,6 +285,8 @@ def test_the_answer_of_a_job_is_late_if_what_it_follows_fails(step: Any) -> None
         ({"after": [True]}, "after names True; give jobs that are enqueued"),
         ({"batch": 7}, "instance 'default' has no batch 7; give a batch, or the id of one"),
         ({"batch": "7"}, "has no batch '7'; give a batch, or the id of one"),
+        ({"batch": "x"}, "has no batch 'x'; give a batch, or the id of one"),
+        ({"batch": [1]}, "give a batch, or the id of one"),
         ({"batch": 2**80}, "has no batch 1208"),
     ],
 )
@@ -637,7 +639,7 @@ def test_an_async_batch_enqueues_what_its_jobs_were_when_they_were_added(step: A
 def test_what_an_async_batch_cannot_store_is_refused_where_it_is_added(step: Any) -> None:
     async def load() -> None:
         async with hipq.abatch() as batch:
-            with pytest.raises(hipq.InvalidJobError, match=r"^job_data is not JSON: \['name'\]"):
+            with pytest.raises(hipq.ArgumentsError, match=r"^step: argument name is not JSON"):
                 await batch.aenqueue(hipq.NewJob("step", {"name": object()}))
 
     async_to_sync(load)()
@@ -701,7 +703,7 @@ def test_then_is_cancelled_with_its_batch_although_it_waits_for_no_job_any_more(
     assert Job.objects.get(job_data__name="always").outcome == "succeeded"
 
 
-@pytest.mark.parametrize("batch", ["7", 2**80, None])
+@pytest.mark.parametrize("batch", ["7", "x", [7], Job(), 2**80, None])
 def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
     with pytest.raises(hipq.InvalidJobError, match="give a batch, or the id of one"):
         hipq.cancel_batch(batch)
@@ -726,7 +728,7 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
     assert not batch.jobs.exclude(outcome="cancelled").exists()
 
 
-@pytest.mark.parametrize("name", [7, "x" * 201, "a\0b", None])
+@pytest.mark.parametrize("name", [7, "x" * 201, "a\0b", "\ud800", None])
 def test_a_batch_with_a_name_that_cannot_be_stored_is_refused(step: Any, name: Any) -> None:
     async def in_async_code() -> None:
         async with hipq.abatch(name):

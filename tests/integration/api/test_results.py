@@ -44,6 +44,12 @@ def test_what_is_no_job_is_not_found(job_id: Any) -> None:
         hipq.get_job(job_id)
 
 
+def test_a_job_that_was_never_stored_has_no_result() -> None:
+    for ask in (hipq.get_result, async_to_sync(hipq.aget_result)):
+        with pytest.raises(hipq.JobNotFoundError, match="the job was never stored; give one that"):
+            ask(Job())
+
+
 def test_a_job_of_another_instance_is_not_found(settings: Settings) -> None:
     settings.HIPQ = {"default": {}, "shop": {}}
     job = hipq.enqueue("ask")

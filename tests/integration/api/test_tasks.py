@@ -656,6 +656,25 @@ def test_a_requeued_job_runs_once_the_code_fits(declare: Declare) -> None:
     assert calls == [1]
 
 
+def test_arguments_that_are_given_by_name_are_converted(
+    declare: Declare, settings: Settings
+) -> None:
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+    got: list[Any] = []
+
+    @declare.task("remind")
+    def remind(at: datetime) -> None:
+        got.append(at)
+
+    at = datetime(2026, 11, 22, tzinfo=UTC)
+    hipq.enqueue("remind", {"at": at})
+    hipq.enqueue_many([hipq.NewJob("remind", {"at": at})])
+    run_due_jobs()
+
+    assert got == [at, at]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -695,6 +714,8 @@ def test_bad_arguments_are_named_with_the_way_out(
         lambda: send_invoice.enqueue(**given),
         lambda: send_invoice.new(**given),
         lambda: async_to_sync(send_invoice.aenqueue)(**given),
+        lambda: hipq.enqueue("shop.jobs.send_invoice", given),
+        lambda: hipq.enqueue_many([hipq.NewJob("shop.jobs.send_invoice", given)]),
     ]
     for call in calls:
         with pytest.raises(hipq.ArgumentsError) as raised:

@@ -574,6 +574,24 @@ def test_a_time_that_is_none_is_refused() -> None:
         tasks.tell.using(run_after=5)
 
 
+@pytest.mark.parametrize("days", [-1, 36_500, 3_000_000])
+def test_a_time_so_long_from_the_enqueue_is_refused(days: int) -> None:
+    said = r"run_after .*: give seconds from 0 to 316,224,000 \(ten years\), or a timedelta\."
+    with pytest.raises(InvalidTask, match=said):
+        tasks.tell.using(run_after=timedelta(days=days))
+
+
+def test_arguments_that_contain_themselves_are_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    with pytest.raises(ValueError, match="nested too deeply, or contains itself"):
+        tasks.tell.enqueue(endless)
+    with pytest.raises(hipq.ArgumentsError, match="tell: the arguments are not JSON: an argument"):
+        hipq.new(tasks.tell, endless)
+    assert not Job.objects.exists()
+
+
 def test_a_text_for_the_queues_is_refused(settings: Settings) -> None:
     """Django takes each letter for a queue."""
     backend = "hipq_django.tasks_backend.HipqBackend"
