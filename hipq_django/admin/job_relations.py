@@ -57,13 +57,14 @@ def _makers(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
 
 
 def _schedule(job: Job, pk: int, link: ToPage) -> str:
-    """Return a link to the schedule that made a job, and when that was due."""
-    rows = Schedule.objects.using(job.using).filter(pk=pk)
-    name = rows.values_list("name", flat=True).first()
-    if name is None:
-        made_by = gettext("schedule %(id)s, which was deleted") % {"id": pk}
+    """Return a link to the schedule that made a job, and when that was due.
+
+    Its name is for those who may view schedules.
+    """
+    if Schedule.objects.using(job.using).filter(pk=pk).exists():
+        made_by = _links([(Schedule, pk)], link)
     else:
-        made_by = link(Schedule, pk, gettext("schedule %(name)s") % {"name": name})
+        made_by = gettext("schedule %(id)s, which was deleted") % {"id": pk}
     due = job.due_time and f"{timezone.localtime(job.due_time):%Y-%m-%d %H:%M:%S %Z}"
     return format_html("{}, {}", made_by, gettext("due at %(moment)s") % {"moment": due})
 

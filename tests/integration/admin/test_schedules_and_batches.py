@@ -390,7 +390,7 @@ def test_a_job_leads_to_the_schedule_that_made_it(client: Client, schedule: Sche
     Job.objects.filter(pk=job.pk).update(due_time=datetime(2026, 3, 29, 1, tzinfo=UTC))
 
     row = '<th scope="row">Made by</th><td>{}, due at 2026-03-29 01:00:00 UTC</td>'
-    link = f'<a href="{page_url(schedule)}">schedule hourly</a>'
+    link = f'<a href="{page_url(schedule)}">schedule {schedule.pk}</a>'
     assert row.format(link) in html(client, page_url(job))
 
     hipq.unschedule("hourly")
