@@ -1247,6 +1247,17 @@ def test_what_a_live_job_waits_for_is_kept(step: Any) -> None:
     assert not Link.objects.exists()
 
 
+def test_nothing_comes_after_a_job_of_another_instance(settings: Settings) -> None:
+    settings.HIPQ = {"default": {}, "mailing": {}}
+    foreign = hipq.enqueue("echo", instance="mailing")
+
+    for named in (foreign, foreign.pk):
+        with pytest.raises(hipq.InvalidJobError, match="which instance 'default' does not have"):
+            hipq.enqueue("echo", after=[named])
+
+    assert Job.objects.count() == 1
+
+
 @pytest.mark.django_db(databases=["default", "other"])
 def test_nothing_comes_after_a_job_of_another_database() -> None:
     """There its id is that of another job."""
