@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
+from inspect import signature, unwrap
 from typing import Any
 
 import pytest
@@ -893,6 +894,21 @@ def test_the_inputs_of_a_job_are_read_together(step: Any) -> None:
     assert len(queries) == 5
     assert [needed.pk for needed, _ in inputs] == [needed.pk for needed in before]
     assert [result for _, result in inputs] == [None if n == 7 else str(n) for n in range(250)]
+
+
+def test_of_very_many_inputs_the_first_ten_thousand_are_an_argument(
+    step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others can still be read from the job."""
+    for function in (Job.first_inputs, Job.afirst_inputs):
+        assert signature(function).parameters["count"].default == 10_000
+        monkeypatch.setattr(unwrap(function), "__defaults__", (2,))
+    job = step.using(after=[step.enqueue(name) for name in "abc"]).enqueue("after")
+
+    run_due_jobs()
+
+    assert ran[-1] == ("after", ["A", "B"])
+    assert [result for _, result in row(job).inputs()] == ["A", "B", "C"]
 
 
 def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:
