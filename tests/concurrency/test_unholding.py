@@ -160,6 +160,25 @@ def test_what_somebody_has_locked_is_unheld_by_the_sweep() -> None:
     assert Job.objects.get(pk=follower.pk).hold_time is None
 
 
+def test_whoever_ends_a_job_unholds_some_of_very_many_and_the_sweep_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer does not take as long as all that follows it."""
+    assert unholding.MOST_AT_ONCE == 500
+    monkeypatch.setattr(unholding, "MOST_AT_ONCE", 2)
+    needed = hipq.enqueue("ask", job_key="k")
+    for _ in range(5):
+        hipq.enqueue("echo", after=[needed])
+    HandWorker().work()
+    sweep = Sweep(get_instance())
+
+    hipq.complete(needed, 1)
+    held = Job.objects.held().count()
+
+    assert held == 3
+    assert [sweep.run(), sweep.run(), sweep.run()] == [2, 1, 0]
+
+
 LONG = 200
 
 
