@@ -11,7 +11,7 @@ import time_machine
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.ordering import MAX_RANK, Ordering
+from hipq_django.domain.ordering import HELD_RANK, MAX_RANK, Ordering
 from hipq_django.engines import engine_for
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import reranking
@@ -188,6 +188,18 @@ def test_ranks_are_written_anew_batch_by_batch(monkeypatch: pytest.MonkeyPatch) 
 
     assert changed == [2, 2, 1, 0]
     assert all(ranks_fit(queue))
+
+
+def test_a_job_that_waits_for_others_gets_no_rank_of_the_changed_order() -> None:
+    """It stays behind all that may run, and out of the way of claims."""
+    before = hipq.enqueue("note", "before")
+    held = hipq.enqueue("note", "held", after=[before])
+    ordered("priority")
+
+    changed = reranking.continue_ranking(get_instance())
+
+    held.refresh_from_db()
+    assert (changed, held.rank) == (1, HELD_RANK)
 
 
 def test_an_order_that_is_changed_again_half_way_begins_anew(
