@@ -207,6 +207,14 @@ def test_a_result_can_be_read_without_its_function(monkeypatch: pytest.MonkeyPat
         found.task.call()
 
 
+@pytest.mark.parametrize(("of_job", "told"), [(1_000, -100), (200, -100), (0, 100), (-1_000, 100)])
+def test_a_priority_that_django_does_not_have_is_the_nearest_one(of_job: int, told: int) -> None:
+    result = tasks.tell.enqueue(1)
+    hipq.reprioritize(job_of(result), of_job)
+
+    assert task_backends["default"].get_result(result.id).task.priority == told
+
+
 def test_queries_of_a_result() -> None:
     good, bad = tasks.tell.enqueue(1), tasks.fail.enqueue()
     run_due_jobs()
