@@ -284,6 +284,19 @@ def test_a_unique_task_returns_the_one_that_is_there() -> None:
     assert first.id == second.id != other.id
 
 
+def test_a_unique_task_that_is_there_is_not_told_as_enqueued_again() -> None:
+    told: list[str] = []
+    note = lambda task_result, **_: told.append(task_result.id)  # noqa: E731 - signals hold it weakly
+    task_enqueued.connect(note)
+    try:
+        first, _ = tasks.stubborn.enqueue(1), tasks.stubborn.enqueue(1)
+        other = tasks.stubborn.enqueue(2)
+    finally:
+        task_enqueued.disconnect(note)
+
+    assert told == [first.id, other.id]
+
+
 def test_a_unique_task_is_the_same_however_its_argument_is_given() -> None:
     first = tasks.stubborn.enqueue(1)
     named = {"args": [], "kwargs": {"number": 1}}
