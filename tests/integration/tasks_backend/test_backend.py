@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,7 +179,11 @@ def test_only_tasks_are_imported_and_only_by_their_kind(monkeypatch: pytest.Monk
     assert run_due_jobs() == 1
 
 
-def test_a_function_that_is_not_there_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_is_not_there_is_looked_for_again_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moment = 100.0
+    monkeypatch.setattr(registry, "time", SimpleNamespace(monotonic=lambda: moment))
     result = tasks.tell.enqueue(1)
     kept = tasks.tell
     forget()
@@ -187,8 +192,9 @@ def test_a_function_that_is_not_there_is_looked_for_again(monkeypatch: pytest.Mo
     assert run_due_jobs() == 0
     assert next(r.code for r in hipq.explain(job_of(result))) == "unknown_type"
     monkeypatch.setattr(tasks, "tell", kept, raising=False)
+    moment += 59
     assert run_due_jobs() == 0  # not each time
-    registry._not_found.clear()
+    moment += 1
     assert run_due_jobs() == 1
 
 
