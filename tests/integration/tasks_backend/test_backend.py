@@ -32,7 +32,7 @@ from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
 from hipq_django.tasks_backend import configured, names, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
-from hipq_django.tasks_backend.finding import KIND
+from hipq_django.tasks_backend.finding import KIND, task_at
 from hipq_django.tasks_backend.names import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -545,6 +545,16 @@ def test_what_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(InvalidTask, match=r"no task at 'tests\.testapp\.tasks\.renamed'"):
         tasks.tell.enqueue(1)
     assert not Job.objects.exists()
+
+
+def test_what_is_at_the_path_instead_of_a_task_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "tests.testapp.tasks.tell"
+    monkeypatch.setattr(tasks, "tell", names.task(backend="dummy")(tasks.tell.func))
+    with pytest.raises(InvalidTask, match=f"^'{path}' is a task of another backend: workers find"):
+        task_at(path)
+    monkeypatch.setattr(tasks, "tell", tasks.tell.func)
+    with pytest.raises(InvalidTask, match=f"^'{path}' is no task: workers find"):
+        task_at(path)
 
 
 @pytest.mark.parametrize("values", [{"retry": hipq.Never()}, {"unique": True}], ids=str)
