@@ -37,8 +37,10 @@ def written(spec: Cron | Every) -> str:
     """Return the times as they are written, and in words; those of a text with their zone."""
     if isinstance(spec, Every):
         return _("every %(span)s") % {"span": span(timedelta(seconds=spec.every_seconds))}
-    words = format_html('<span class="hipq-words" lang="en">{}</span>', spec.explanation)
-    return format_html("<code>{}</code> {} ({})", spec.text, words, spec.tz)
+    words = f"{spec.explanation} ({spec.tz})"
+    return format_html(
+        '<code>{}</code> <span class="hipq-words" lang="en">{}</span>', spec.text, words
+    )
 
 
 def declared(row: Schedule) -> str:

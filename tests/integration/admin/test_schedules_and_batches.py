@@ -49,7 +49,7 @@ def test_a_schedule_says_when_it_is_due_and_what_became_of_it(
 
     for text in ("hourly", "0 * * * *", "the bank is closed", "run by hand", f"job {job.pk}"):
         assert text in listed
-    assert f"{HOURLY.explanation}</span> (Europe/Paris)" in listed
+    assert f"{HOURLY.explanation} (Europe/Paris)</span>" in listed
     assert page.count("UTC)") == 5
     assert "Europe/Paris" in page
     assert "berlin" in page
