@@ -261,14 +261,14 @@ def stored_data(new: NewJob, max_bytes: int | None = None, instance: str | None 
     try:
         return checked_data(new.job_data, max_bytes)
     except InvalidJobError as error:
-        task = _task_of(new, instance)
+        task = _converter(new, instance)
         if task is None:
             raise _of_task(new, error) from error.__cause__
     return checked_data(task.checked_data(new.job_data), max_bytes)
 
 
-def _task_of(new: NewJob, instance: str | None) -> Declaration | None:
-    """Return the task whose arguments the data of a job are, unless it has checked them."""
+def _converter(new: NewJob, instance: str | None) -> Declaration | None:
+    """Return the task that makes JSON of the data of a job, unless it has done so."""
     if instance is None or type(new) is BoundJob or not isinstance(new.job_type, str):
         return None
     declared = get_declared(instance, new.job_type)

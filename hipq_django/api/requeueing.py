@@ -148,10 +148,10 @@ def links_to_newest(origins: Iterable[int], using: str, since: int | None = None
     )
     rows = _links(origins, using).annotate(is_live=Exists(jobs) | Exists(batches))
     links = list(rows.annotate(outcome=F("needs_job__outcome")))
-    ended = {link.needs_job_id: link.outcome for link in links if not link.is_live}
-    newest = _newest_from({pk: said for pk, said in ended.items() if pk}, using, since)
+    over = [link for link in links if link.needs_job_id and not link.is_live]
+    newest = _newest_from({link.needs_job_id: link.outcome for link in over}, using, since)
     places = {(link.job_id, link.needs_job_id) for link in links}
-    for link in links:
+    for link in over:
         found = newest.get(link.needs_job_id)
         if found is not None and (link.job_id, found.pk) not in places:
             places.add((link.job_id, found.pk))
