@@ -48,13 +48,18 @@ def badge(text: str, tone: str) -> str:
     return format_html('<span class="hipq-badge hipq-{}">{}</span>', tone, text)
 
 
+def local_text(moment: datetime) -> str:
+    """Return a moment in the current time zone, as plain text."""
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+
+
 def when(moment: datetime, now: datetime) -> str:
     """Return a moment in the current time zone with its age."""
     local = timezone.localtime(moment)
     return format_html(
         '<time class="hipq-time" datetime="{}">{}</time> <span class="hipq-age">{}</span>',
         local.isoformat(),
-        f"{local:%Y-%m-%d %H:%M:%S %Z}",
+        local_text(moment),
         age(moment, now),
     )
 
@@ -66,7 +71,7 @@ def when_short(moment: datetime, now: datetime) -> str:
         '{} <time class="hipq-age hipq-time" datetime="{}" title="{}">{}</time>',
         age(moment, now, parts=1),
         local.isoformat(),
-        f"{local:%Y-%m-%d %H:%M:%S %Z}",
+        local_text(moment),
         f"{local:%m-%d %H:%M}",
     )
 

@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Model
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 
-from hipq_django.admin.display import age
+from hipq_django.admin.display import age, local_text
 from hipq_django.admin.job_panel import ToPage
 from hipq_django.admin.job_tree import above, below
 from hipq_django.domain.dependencies import PART
@@ -65,7 +64,7 @@ def _schedule(job: Job, pk: int, link: ToPage) -> str:
         made_by = _links([(Schedule, pk)], link)
     else:
         made_by = gettext("schedule %(id)s, which was deleted") % {"id": pk}
-    due = job.due_time and f"{timezone.localtime(job.due_time):%Y-%m-%d %H:%M:%S %Z}"
+    due = job.due_time and local_text(job.due_time)
     return format_html("{}, {}", made_by, gettext("due at %(moment)s") % {"moment": due})
 
 

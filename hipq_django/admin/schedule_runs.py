@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, ngettext
 
-from hipq_django.admin.display import badge, format_number, when
+from hipq_django.admin.display import badge, format_number, local_text, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.domain.states import NONE
 from hipq_django.models import Job, Schedule, ScheduleRun
@@ -94,7 +93,7 @@ def _dots(runs: Sequence[Became], link: Link) -> str:
 def _dot(became: Became, link: Link) -> str:
     run, job = became
     text, tone = (run.get_kind_display(), "cancelled") if job is None else standing(job)
-    said = f"{timezone.localtime(run.due_time):%Y-%m-%d %H:%M:%S %Z}: {text}"
+    said = f"{local_text(run.due_time)}: {text}"
     dot = format_html(
         '<span class="hipq-dot hipq-{}" role="img" title="{}" aria-label="{}"></span>',
         tone, said, said,
