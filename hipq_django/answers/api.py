@@ -30,6 +30,7 @@ from hipq_django.domain.serialization import sized_json, to_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import MAX_RESULT_BYTES, checked_key, checked_type_name
 from hipq_django.engines import engine_for
+from hipq_django.engines.rows import collector_paused
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.job_types.registry import check_declared, names_of
 from hipq_django.models import Answer, Job
@@ -104,7 +105,8 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     """
     if not isinstance(answers, Iterable):
         raise _no_answer(answers)
-    messages = [_incoming(answer, instance) for answer in answers]
+    with collector_paused():
+        messages = [_incoming(answer, instance) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
     return receive_messages(messages, instance)
@@ -180,7 +182,7 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     if any(len(names_of(instance, name)) > 1 for name in {m.job_type for m in messages}):
         messages = [arrival.under_name_of_job(message, using) for message in messages]
     try:
-        with write_transaction(using):
+        with write_transaction(using), collector_paused():
             return bulk.receive(messages, clock.now(using), using)
     except IntegrityError:
         # Another one stored a message with one of the ids at the same moment.

@@ -65,7 +65,7 @@ def _find_known(batch: Batch) -> None:
     """Find the messages that were stored before."""
     new = [m for m in batch.messages if m.message_id != NONE]
     instance = batch.messages[0].instance
-    names = {m.job_type: names_of(instance, m.job_type) for m in new}
+    names = {name: names_of(instance, name) for name in {m.job_type for m in new}}
     every = {name for some in names.values() for name in some}
     stored: dict[Key, Answer] = {}
     for part in in_parts(sorted({m.message_id for m in new}), batch.using):
@@ -119,7 +119,8 @@ def _alone(batch: Batch) -> dict[int, Key]:
     left = {place: batch.messages[place] for place in batch.left()}
     same_key = Counter((m.job_type, m.job_key) for m in left.values() if m.job_key != NONE)
     # An id counts for all names of a type, as for what is stored.
-    first = {m.job_type: min(names_of(m.instance, m.job_type)) for m in left.values()}
+    instance = batch.messages[0].instance
+    first = {name: min(names_of(instance, name)) for name in {m.job_type for m in left.values()}}
     same_id = Counter(
         (first[m.job_type], m.message_id) for m in left.values() if m.message_id != NONE
     )

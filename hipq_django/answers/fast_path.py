@@ -7,7 +7,7 @@ message is left to `arrival`, which follows the rules of `classification`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from hipq_django import events
@@ -35,7 +35,7 @@ def settle(
     `IntegrityError` if a message's id is known.
     """
     stored: list[Answer] = []
-    for (declared, _), responses in _by_type(messages).items():
+    for declared, responses in _by_type(messages):
         handled = declared.response_handler is not None
         settled = engine_for(using).settle(responses, now, handled=handled, job_id=job_id)
         if not settled:
@@ -50,19 +50,19 @@ def settle(
 
 def _by_type(
     messages: Iterable[IncomingAnswer],
-) -> dict[tuple[Declaration, str], list[IncomingAnswer]]:
-    """Return the whole responses to jobs whose type this process knows, and which expect one.
+) -> Iterator[tuple[Declaration, list[IncomingAnswer]]]:
+    """Yield the whole responses to jobs whose type this process knows, and which expect one.
 
-    By the names of the types, too: a type may have several, and each has keys of its own.
+    By the names of the types: a type may have several, and each has keys of its own.
     """
-    groups: dict[tuple[Declaration, str], list[IncomingAnswer]] = {}
+    by_name: dict[str, list[IncomingAnswer]] = {}
     for message in messages:
-        declared = get_declared(message.instance, message.job_type)
-        if declared is None or declared.counted_answers:
-            continue
         if message.kind == AnswerKind.RESPONSE and message.part == UNNAMED:
-            groups.setdefault((declared, message.job_type), []).append(message)
-    return groups
+            by_name.setdefault(message.job_type, []).append(message)
+    for name, responses in by_name.items():
+        declared = get_declared(responses[0].instance, name)
+        if declared is not None and not declared.counted_answers:
+            yield declared, responses
 
 
 def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) -> None:

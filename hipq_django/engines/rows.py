@@ -7,8 +7,10 @@ from the row when it is accessed.
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -339,8 +341,23 @@ def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) ->
     return state
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collection of cyclic garbage while many jobs or answers are made.
+
+    They contain none, and looking for it takes a quarter of the time of making them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Memory(dict[Any, Any]):
-    """What a function has made of moments, or of which: most jobs of a batch share them."""
+    """Remembers what a function made of each moment: most jobs of a batch share them."""
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__()
