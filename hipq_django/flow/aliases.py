@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import method_twin, names_twins, naming_twin
-from hipq_django.domain.validation import id_from
+from hipq_django.domain.validation import id_from, is_storable
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     InvalidAliasError,
@@ -60,7 +60,7 @@ class Aliases:
 
     def remove(self, name: str) -> None:
         """Take a name away; raise `InvalidAliasError` if the node has it not."""
-        is_name = isinstance(name, str) and "\0" not in name
+        is_name = isinstance(name, str) and is_storable(name)
         if not (is_name and self._rows.filter(name=name).delete()[0]):
             known = ", ".join(map(repr, self)) or "none"
             raise InvalidAliasError(
@@ -90,7 +90,7 @@ def alias_taken(name: str, node: Node) -> AliasTakenError:
 
 def checked_alias(name: object) -> str:
     """Return an alias; raise `InvalidAliasError` where it cannot be one."""
-    if isinstance(name, str) and name[:1].isalpha() and len(name) <= 200 and "\0" not in name:
+    if isinstance(name, str) and name[:1].isalpha() and len(name) <= 200 and is_storable(name):
         return name
     raise InvalidAliasError(
         f"alias {name!r:.100}: an alias begins with a letter and has at most 200 characters."
@@ -105,7 +105,7 @@ def find(node: Any, *, instance: str = DEFAULT) -> Node | None:
     pk = id_from(node)
     if pk is not None:
         return nodes.filter(pk=pk).first()
-    if not isinstance(node, str) or "\0" in node:
+    if not isinstance(node, str) or not is_storable(node):
         return None
     found = Alias.objects.using(using).filter(instance=instance, name=node)
     return nodes.filter(pk__in=found.values("node_id")).first()

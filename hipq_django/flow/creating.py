@@ -17,7 +17,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
+from hipq_django.domain.validation import MAX_ID, checked_data, checked_name, is_storable
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
 from hipq_django.flow.aliases import alias_taken, checked_alias, find
@@ -256,7 +256,7 @@ def _checked_args(args: Sequence[Any]) -> list[Any]:
 
 
 def _checked_creator(by: object) -> str:
-    if isinstance(by, str) and len(by) <= MAX_NAME_CHARS and "\0" not in by:
+    if isinstance(by, str) and len(by) <= MAX_NAME_CHARS and is_storable(by):
         return by
     raise FlowError(
         f"flow.start: by={by!r:.100}; give a text of at most {MAX_NAME_CHARS} characters."

@@ -203,7 +203,7 @@ def checked_channel(name: object) -> str:
             return stored
     raise InvalidPortError(
         f"channel {name!r:.100}: a name begins with / and has at most 255 characters, none of them "
-        "NUL, and no // in it, as in '/orders/new'."
+        "NUL or a lone surrogate, and no // in it, as in '/orders/new'."
     )
 
 

@@ -12,6 +12,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.validation import is_storable
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FamilyError, NameTakenError
 from hipq_django.flow.library.graph import GRAPH
@@ -69,7 +70,7 @@ def lock_nodes(ids: Iterable[int], using: str) -> None:
 
 def checked_child_name(name: object) -> str:
     """Return the name of a child; raise `FamilyError` if it is none."""
-    if isinstance(name, str) and name and len(name) <= MAX_NAME_CHARS and "\0" not in name:
+    if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and is_storable(name):
         return name
     raise FamilyError(f"child name {name!r:.100}: give a text of 1 to {MAX_NAME_CHARS} characters.")
 
@@ -186,7 +187,7 @@ def graphs_among(nodes: Collection[int], using: str) -> set[int]:
 def _named(nodes: QuerySet[Node], child: Node | str) -> QuerySet[Node]:
     if isinstance(child, Node):
         return nodes.filter(pk=child.pk, create_time=child.create_time)
-    is_name = isinstance(child, str) and "\0" not in child
+    is_name = isinstance(child, str) and is_storable(child)
     return nodes.filter(name=child) if is_name else nodes.none()
 
 

@@ -15,7 +15,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import State as JobState
-from hipq_django.domain.validation import aware_moment, checked_number, number_in
+from hipq_django.domain.validation import aware_moment, checked_number, is_storable, number_in
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.delivering import wake
@@ -247,7 +247,7 @@ def unlock(node: Node, token: str) -> bool:
     A run that it has put back comes now, or when its time windows let it.
     """
     using = node.using
-    if not isinstance(token, str) or "\0" in token:
+    if not isinstance(token, str) or not is_storable(token):
         token = ""  # no token, as any wrong one
     with write_transaction(using):
         rows = Node.objects.using(using).row_of(node).exclude(lock_token="")

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from hipq_django.domain.serialization import to_json
+from hipq_django.domain.validation import is_storable
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow.declared_ports import PortOptions, checked_port_name, port_options
 from hipq_django.flow.exceptions import FlowError
@@ -245,7 +246,8 @@ def _unknown_keys(path: str, given: dict[str, Any], known: Sequence[str]) -> Ite
 
 
 def _is_node_name(name: str) -> bool:
-    return 0 < len(name) <= 200 and "->" not in name and name == name.strip() and "\0" not in name
+    is_bare = "->" not in name and name == name.strip()
+    return 0 < len(name) <= 200 and is_bare and is_storable(name)
 
 
 def _is_port_name(name: str) -> bool:

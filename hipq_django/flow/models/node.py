@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.domain.validation import is_storable
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
@@ -405,7 +406,7 @@ class Node(NodeRow):
     def child(self, name: str) -> Node | None:
         """Return the child of a name, or None."""
         nodes, name = Node.objects.using(self.using), str(name)
-        if "\0" in name:  # which PostgreSQL would refuse
+        if not is_storable(name):
             return None
         row = nodes.filter(parent__in=nodes.row_of(self), name=name).first()
         if row is None and not self.exists():

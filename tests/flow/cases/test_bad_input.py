@@ -60,6 +60,7 @@ def test_job_options_are_those_of_the_runs() -> None:
         {"args": ["\0"]},
         {"by": "x" * 201},
         {"by": "\0"},
+        {"by": "\ud800"},
         {"by": 5},
         {"at": 1e15},
         {"at": 10**400},
@@ -76,12 +77,12 @@ def test_other_options_are_checked_too(component: Any, options: dict[str, Any]) 
     assert not flow.Node.objects.exists()
 
 
-@pytest.mark.parametrize("name", ["\0", "a\0b", "1" * 5_000, "9" * 50, 1.5, None, True])
+@pytest.mark.parametrize("name", ["\0", "a\0b", "a\ud800", "1" * 5_000, "9" * 50, 1.5, None, True])
 def test_what_no_node_can_be_called_finds_nothing(name: Any) -> None:
     assert flow.find(name) is None
 
 
-@pytest.mark.parametrize("name", ["\0", "*", "", "a b", "x" * 201])
+@pytest.mark.parametrize("name", ["\0", "\ud800", "*", "", "a b", "x" * 201])
 def test_what_no_port_can_be_called_is_unknown(name: str) -> None:
     node = flow.start("t.wild", run=False)
 
@@ -154,20 +155,24 @@ def test_contexts_are_json(value: Any) -> None:
         pass
 
 
-def test_no_name_holds_nul() -> None:
+@pytest.mark.parametrize("wrong", [NUL, "a\ud800"])
+def test_no_name_holds_what_databases_refuse(wrong: str) -> None:
     node = flow.start(Double, run=False, alias="double")
     token = node.lock(10)
     with pytest.raises(flow.InvalidPortError, match="none of them NUL"):
-        flow.publish("/" + NUL, 1)
+        flow.publish(f"/{wrong}", 1)
     with pytest.raises(flow.InvalidPortError, match="none of them NUL"):
-        node.inputs["number"].channels = ["/" + NUL]
+        node.inputs["number"].channels = [f"/{wrong}"]
     with pytest.raises(flow.InvalidPortError, match="cannot be stored as JSON"):
-        flow.start(Double, inputs={"number": {"label": NUL}})
+        flow.start(Double, inputs={"number": {"label": wrong}})
     with pytest.raises(flow.InvalidAliasError, match="it has 'double'"):
-        node.aliases.remove(NUL)
+        node.aliases.remove(wrong)
     with pytest.raises(flow.FamilyError, match="it has none"):
-        node.disown(NUL)
-    assert node.unlock(NUL) is False
+        node.disown(wrong)
+    with pytest.raises(flow.FamilyError, match="child name"):
+        node.spawn(wrong, Double, run=False)
+    assert node.child(wrong) is None
+    assert node.unlock(wrong) is False
     assert token is not None
     assert node.unlock(token)
 

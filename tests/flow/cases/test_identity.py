@@ -68,7 +68,7 @@ def test_case_007() -> None:
     assert not list(second.aliases)
 
 
-@pytest.mark.parametrize("name", ["1234", "!", "", None, "a" * 201, "a\0"])
+@pytest.mark.parametrize("name", ["1234", "!", "", None, "a" * 201, "a\0", "a\ud800"])
 def test_case_008(name: str) -> None:
     node = flow.start(Double)
 
