@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import json_with_text, storable_text, to_json
-from hipq_django.domain.validation import MAX_ID, number_in
+from hipq_django.domain.serialization import json_with_text, to_json
+from hipq_django.domain.validation import MAX_ID, is_storable, number_in
 from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
     InvalidPortError,
@@ -197,7 +197,7 @@ def checked_channels(port: str, channels: Sequence[str]) -> tuple[str, ...]:
 
 def checked_channel(name: object) -> str:
     """Return the name of a channel without a trailing slash."""
-    if isinstance(name, str) and name.startswith("/") and storable_text(name, 255) == name:
+    if isinstance(name, str) and name.startswith("/") and len(name) <= 255 and is_storable(name):
         stored = name.rstrip("/") or "/"
         if "//" not in stored:  # above which there would be channels that nobody means
             return stored
