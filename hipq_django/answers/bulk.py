@@ -39,6 +39,10 @@ class Batch:
     answers: dict[int, Answer] = field(default_factory=dict)
     """The answers that were stored for the messages, by their place."""
 
+    @property
+    def instance(self) -> str:
+        return self.messages[0].instance
+
     def left(self) -> list[int]:
         """Return the places of the messages that have no answer yet."""
         return [place for place in range(len(self.messages)) if place not in self.answers]
@@ -64,13 +68,12 @@ def receive(messages: Sequence[IncomingAnswer], now: datetime, using: str) -> li
 def _find_known(batch: Batch) -> None:
     """Find the messages that were stored before."""
     new = [m for m in batch.messages if m.message_id != NONE]
-    instance = batch.messages[0].instance
-    names = {name: names_of(instance, name) for name in {m.job_type for m in new}}
+    names = {name: names_of(batch.instance, name) for name in {m.job_type for m in new}}
     every = {name for some in names.values() for name in some}
     stored: dict[Key, Answer] = {}
     for part in in_parts(sorted({m.message_id for m in new}), batch.using):
         rows = Answer.objects.using(batch.using).filter(
-            instance=instance, job_type__in=every, message_id__in=part
+            instance=batch.instance, job_type__in=every, message_id__in=part
         )
         # Repeated so that the partial index is used.
         rows = rows.exclude(message_id=NONE)
@@ -86,7 +89,7 @@ def _settle(batch: Batch) -> None:
     """Settle the jobs that wait for exactly one of these messages; first lock the jobs of all."""
     places = {key: place for place, key in _alone(batch).items()}
     engine_for(batch.using).lock_jobs_by_key(
-        batch.messages[0].instance, {(m.job_type, m.job_key) for m in batch.messages}
+        batch.instance, {(m.job_type, m.job_key) for m in batch.messages}
     )
     messages = [batch.messages[place] for place in places.values()]
     for answer in fast_path.settle(messages, batch.now, batch.using):
@@ -119,8 +122,8 @@ def _alone(batch: Batch) -> dict[int, Key]:
     left = {place: batch.messages[place] for place in batch.left()}
     same_key = Counter((m.job_type, m.job_key) for m in left.values() if m.job_key != NONE)
     # An id counts for all names of a type, as for what is stored.
-    instance = batch.messages[0].instance
-    first = {name: min(names_of(instance, name)) for name in {m.job_type for m in left.values()}}
+    types = {m.job_type for m in left.values()}
+    first = {name: min(names_of(batch.instance, name)) for name in types}
     same_id = Counter(
         (first[m.job_type], m.message_id) for m in left.values() if m.message_id != NONE
     )
@@ -168,9 +171,7 @@ def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuery
     names = {name for name, key in keys if key != NONE}
     if not names:
         return
-    job_types = JobType.objects.using(batch.using).filter(
-        instance=batch.messages[0].instance, name__in=names
-    )
+    job_types = JobType.objects.using(batch.using).filter(instance=batch.instance, name__in=names)
     for job_type in job_types:
         own = sorted(key for name, key in keys if name == job_type.name)
         for part in in_parts(own, batch.using):
@@ -205,4 +206,4 @@ def _act(accepted: Sequence[Answer], batch: Batch) -> None:
     texts = {job.pk: error for job, error in errors.items()}
     transitions.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
     queues = {answer.job.queue_id for answer in accepted if answer.job}
-    engine_for(batch.using).wake_workers(batch.messages[0].instance, queues)
+    engine_for(batch.using).wake_workers(batch.instance, queues)
