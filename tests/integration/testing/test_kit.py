@@ -962,7 +962,7 @@ def test_other_instances(settings: Settings, declare: Declare) -> None:
 
 def test_the_plugin_loads_nothing_by_itself() -> None:
     """It is found wherever the package is installed, also by projects that do not use it."""
-    code = "import sys, hipq_django.pytest_plugin; print('django.db' in sys.modules)"
+    code = "import sys, pytest_hipq_django; print('django.db' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"

@@ -1,6 +1,7 @@
 """The pytest plugin: the fixtures `hipq_jobs` and `hipq_partner`, and strict names of job types.
 
-It is found by its entry point. `-p no:hipq_django` turns it off.
+It is found by its entry point. `-p no:hipq_django` turns it off. It stands outside the package,
+because pytest rewrites the assertions of the package that a plugin is in.
 """
 
 from __future__ import annotations
