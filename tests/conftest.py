@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,23 @@ def _reasons_to_skip() -> dict[str, str]:
     if not CHROMIUM.exists():
         reasons["browser"] = f"needs Debian's package chromium: there is no {CHROMIUM}"
     return reasons
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None,
+    django_db_modify_db_settings: None,
+    django_db_blocker: DjangoDbBlocker,
+) -> Iterator[None]:
+    """Copy the databases, where pytest-django migrates each database of each process."""
+    from tests.databases import copied_databases  # settings are not read yet where this file is
+
+    with ExitStack() as made:
+        with django_db_blocker.unblock():
+            made.enter_context(copied_databases())
+        yield
+        with django_db_blocker.unblock():
+            made.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

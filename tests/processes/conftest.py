@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.forked import READ_EARLY, ForkedProcess
+
 DEADLINE_SECONDS = 120.0
 """How long a test waits for what should take much less, on a machine that has other work."""
 
 LOOK_SECONDS = 0.02
+
+Process = ForkedProcess | subprocess.Popen[bytes]
 
 
 def eventually(
@@ -31,29 +35,35 @@ class Workers:
 
     environment: dict[str, str]
     log: Path
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[Process] = field(default_factory=list)
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, **environment: str) -> Process:
         """Start `hipq_worker` with these arguments; its log goes to the test's file."""
         return self.start_command("hipq_worker", "--no-reload", *arguments, **environment)
 
-    def consume(self, source: str, **environment: str) -> subprocess.Popen[bytes]:
+    def consume(self, source: str, **environment: str) -> Process:
         """Start `hipq_consume` for a source."""
         return self.start_command("hipq_consume", source, **environment)
 
-    def start_command(
-        self, name: str, *arguments: str, **environment: str
-    ) -> subprocess.Popen[bytes]:
+    def start_command(self, *command: str, **environment: str) -> Process:
         """Start one of the commands; with its children it is a process group."""
-        command = [sys.executable, "-m", "django", name, *arguments]
+        if READ_EARLY & environment.keys():
+            return self.execute(*command, **environment)
+        return self._note(ForkedProcess(command, self.environment | environment, self.log))
+
+    def execute(self, *command: str, **environment: str) -> Process:
+        """Start one of the commands as a shell does, in an interpreter of its own."""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", "django", *command],
                 env=self.environment | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+        return self._note(process)
+
+    def _note(self, process: Process) -> Process:
         self.started.append(process)
         return process
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job
 from hipq_django.sources.settings import source_settings
 from tests.hand_worker import HandWorker
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually
 from tests.proxy import Proxy, proxy
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -115,7 +114,7 @@ def wait_until_settled(number: int) -> None:
     eventually(lambda: Job.objects.final().count() == number, f"{number} jobs are settled")
 
 
-def stop(process: subprocess.Popen[bytes]) -> int:
+def stop(process: Process) -> int:
     process.send_signal(signal.SIGTERM)
     return process.wait(60)
 

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,7 +16,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Worker
-from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Process, Workers, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -229,7 +228,7 @@ def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
         assert job.attempts.filter(kind=Attempt.Kind.WORKER_LOST).count() <= 1
 
 
-def stop_between_writes(process: subprocess.Popen[bytes], job: Job) -> None:
+def stop_between_writes(process: Process, job: Job) -> None:
     """Stop it while it writes nothing.
 
     On SQLite it would stop every other writer too, on PostgreSQL those of the same rows.

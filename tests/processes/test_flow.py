@@ -1,6 +1,5 @@
 """Flows run by real workers, which are killed."""
 
-import subprocess
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,7 +9,7 @@ import pytest
 from hipq_django import flow
 from hipq_django.flow.models import Message, Wake
 from hipq_django.models import Attempt, Job
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -41,7 +40,7 @@ class Fleet:
         self._hit = set[int]()
         """Runs whose worker was killed: none is to look as if it killed its workers."""
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Process:
         return self._workers.start("chaos", "-v0")
 
     def kill_in_time(self) -> None:
@@ -59,7 +58,7 @@ class Fleet:
                 self._running.append(self._start())
             return
 
-    def _runs_of(self, process: subprocess.Popen[bytes]) -> set[int]:
+    def _runs_of(self, process: Process) -> set[int]:
         """Return the runs that a worker has in its hands."""
         runs = Job.objects.running().filter(worker__name__endswith=f":{process.pid}")
         return set(runs.values_list("pk", flat=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -19,7 +18,7 @@ from hipq_django.models import Answer, Job, Worker
 from hipq_django.sources.settings import source_settings
 from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster, kafka_cluster
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -98,7 +97,7 @@ def assert_each_has_its_own_answer() -> None:
     assert not Answer.objects.exclude(status="accepted").exists()
 
 
-def stop(process: subprocess.Popen[bytes]) -> int:
+def stop(process: Process) -> int:
     process.send_signal(signal.SIGTERM)
     return process.wait(60)
 

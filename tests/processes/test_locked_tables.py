@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -20,7 +19,7 @@ from hipq_django.models.catalog import get_queue
 from hipq_django.processes.connections import MIN_SECONDS
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -55,7 +54,7 @@ def locked(table: str) -> Iterator[None]:
         session.close()
 
 
-def started(workers: Workers, *queues: str) -> subprocess.Popen[bytes]:
+def started(workers: Workers, *queues: str) -> Process:
     """Start a worker, and wait until it works: how long Python takes for that does not count."""
     worker = workers.start(*queues)
     eventually(Worker.objects.filter(state="running").exists, "the worker works")

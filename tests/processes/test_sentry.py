@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Job
-from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Process, Workers, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -47,7 +46,7 @@ class Sentry:
             "HIPQ_TEST_SENTRY_FILE": str(file),
         }
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Process:
         """Start a worker."""
         return self._workers.start("heard", **self._environment)
 

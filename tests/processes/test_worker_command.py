@@ -392,7 +392,7 @@ def test_a_hangup_lets_a_worker_finish_what_is_running(
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
     with hangups(signal.SIG_DFL):
-        worker = workers.start("held", "--processes", processes)
+        worker = workers.execute("hipq_worker", "held", "--processes", processes)
     eventually(notes.exists, "the handler runs")
 
     os.killpg(worker.pid, signal.SIGHUP)
@@ -417,7 +417,7 @@ def test_a_signal_after_a_hangup_counts_as_the_second(
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
     with hangups(signal.SIG_DFL):
-        worker = workers.start("held", "--processes", processes)
+        worker = workers.execute("hipq_worker", "held", "--processes", processes)
     eventually(notes.exists, "the handler runs")
 
     worker.send_signal(signal.SIGHUP)
@@ -434,7 +434,7 @@ def test_a_signal_after_a_hangup_counts_as_the_second(
 def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:
     """As `nohup` does."""
     with hangups(signal.SIG_IGN):
-        worker = workers.start("chaos")
+        worker = workers.execute("hipq_worker", "chaos")
     eventually(lambda: Worker.objects.filter(state="running").exists(), "it runs")
 
     worker.send_signal(signal.SIGHUP)

@@ -1,0 +1,85 @@
+"""The databases of a test process: copies of one that is migrated once a run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from django.core.management import call_command
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from tests.plugin import RUN, TEMPLATE, renamed
+
+ALIASES = ("default", "other")
+
+
+@contextmanager
+def copied_databases() -> Iterator[None]:
+    """Make the databases that the settings name for tests, and let the settings lead to them."""
+    made = [connections[alias] for alias in ALIASES]
+    with _alone():
+        template = _template(connections["default"])
+        for connection in made:
+            _copy(connection, template, str(connection.settings_dict["TEST"]["NAME"]))
+    yield
+    for connection in made:
+        connection.close()
+        _drop(connection, str(connection.settings_dict["NAME"]))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Only one process of the run is in the block: a database that is copied has no other user."""
+    with Path(os.environ[RUN], "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _template(connection: BaseDatabaseWrapper) -> str:
+    """Return the name of a database with all tables, which the first process makes."""
+    is_postgres = connection.vendor == "postgresql"
+    name = TEMPLATE if is_postgres else str(Path(os.environ[RUN], TEMPLATE))
+    is_made = Path(os.environ[RUN], "template-is-made")
+    if not is_made.exists():
+        _drop(connection, name)
+        if is_postgres:
+            on_server(f'CREATE DATABASE "{name}"')
+        _lead_to(connection, name)
+        call_command("migrate", database=connection.alias, verbosity=0)
+        is_made.touch()
+    return name
+
+
+def _copy(connection: BaseDatabaseWrapper, template: str, name: str) -> None:
+    _drop(connection, name)
+    _lead_to(connection, name)
+    if connection.vendor == "postgresql":
+        on_server(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    else:
+        shutil.copyfile(template, name)
+
+
+def _lead_to(connection: BaseDatabaseWrapper, name: str) -> None:
+    connection.close()
+    connection.settings_dict["NAME"] = connections.settings[connection.alias]["NAME"] = name
+
+
+def _drop(connection: BaseDatabaseWrapper, name: str) -> None:
+    if connection.vendor == "postgresql":
+        on_server(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    else:
+        for part in ("", "-wal", "-shm"):
+            Path(f"{name}{part}").unlink(missing_ok=True)
+
+
+def on_server(statement: str) -> None:
+    """Execute a statement about databases, from none of those that tests use."""
+    url = renamed(os.environ["DATABASE_URL"], "postgres")
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(statement)
