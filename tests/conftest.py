@@ -27,8 +27,12 @@ ROOT = Path(__file__).parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
 
 # How long an example takes says more about the machine's other work than about the code.
-hypothesis.settings.register_profile("shared machine", deadline=None)
-hypothesis.settings.load_profile("shared machine")
+hypothesis.settings.register_profile("commit", max_examples=25, deadline=None)
+hypothesis.settings.register_profile("nightly", max_examples=200, deadline=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("nightly" if config.option.all else "commit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
