@@ -4,14 +4,17 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 # Twice as many processes as processors: many tests wait for processes that they have started.
-PYTEST = $(VENV)/bin/python -m pytest --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist=worksteal
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist=worksteal \
+	--durations=0 --durations-min=2
+ON_SQLITE = env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(PYTEST)
+ON_POSTGRES = HIPQ_TEST_DATABASE=postgres $(PYTEST)
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres lint check messages bench bench-states soak \
-	chaos clean
+.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-all lint check messages bench \
+	bench-states soak chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -28,14 +31,17 @@ demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests
 demo-flow: $(VENV)/.example ## Run the flows of the example: orders, readings and Fibonacci's numbers, with a killed worker
 	@$(VENV)/bin/python manage.py demo_flow
 
-test: test-sqlite test-postgres ## Run all tests on SQLite, then those of databases on PostgreSQL
+test: test-sqlite test-postgres ## Run the commit suite, first on SQLite; it lists what takes more than 2 s
 
-test-sqlite: $(VENV)/.test ## Run all tests on SQLite
-	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(PYTEST) $(PYTEST_ARGS)
+test-sqlite: $(VENV)/.test ## Run the commit suite on SQLite: all tests but the nightly ones
+	$(ON_SQLITE) $(PYTEST_ARGS)
 
-test-postgres: $(VENV)/.test ## Run what concerns databases on PostgreSQL: its own, or DATABASE_URL
-	HIPQ_TEST_DATABASE=postgres $(PYTEST) --ignore=tests/unit --ignore=tests/typing --ignore=tests/browser \
-		$(PYTEST_ARGS)
+test-postgres: $(VENV)/.test ## Run the tests of conformance on PostgreSQL: its own, or DATABASE_URL
+	$(ON_POSTGRES) $(PYTEST_ARGS)
+
+test-all: $(VENV)/.test ## Run all tests on both, in half an hour: each night, and before a release
+	$(ON_SQLITE) --all $(PYTEST_ARGS)
+	$(ON_POSTGRES) --all --ignore=tests/unit --ignore=tests/typing --ignore=tests/browser $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
 	$(VENV)/bin/python -m ruff check .

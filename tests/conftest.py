@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.declaring import Declare
 
 ROOT = Path(__file__).parent.parent
+UNIT = ROOT / "tests" / "unit"
 CHROMIUM = Path("/usr/bin/chromium")
 
 # How long an example takes says more about the machine's other work than about the code.
@@ -35,9 +36,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("nightly" if config.option.all else "commit")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     absent = _reasons_to_skip()
     for item in items:
+        if UNIT in item.path.parents:
+            item.add_marker("unit")
+        if item.get_closest_marker("postgres"):
+            item.add_marker("conformance")
         for marker, reason in absent.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
