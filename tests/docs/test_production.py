@@ -212,7 +212,7 @@ def started(
 def environment(project: FreshProject) -> dict[str, str]:
     """Return the environment of the project; `python` is that of the tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return dict(project._environment()) | {"PATH": path}
+    return dict(project.environment) | {"PATH": path}
 
 
 def status(project: FreshProject) -> Any:

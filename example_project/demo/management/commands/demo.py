@@ -82,7 +82,9 @@ class Command(BaseCommand):
         orders = Round.begin()
         bank, shop = start(stage, options["seed"])
         self.stdout.write(f"Sending {options['orders']} orders through the shop's page …")
-        self.stdout.write("The bank declines some and loses others; the worker asks again for most.")
+        self.stdout.write(
+            "The bank declines some and loses others; the worker asks again for most."
+        )
         send(stage, Customer(f"{shop}/", seed=options["seed"]), options["orders"])
         report, limit = self._watch(stage, orders, bank, options["seconds"])
         self._tell(orders, report, limit)
