@@ -83,7 +83,7 @@ class Command(BaseCommand):
         bank, shop = start(stage, options["seed"])
         self.stdout.write(f"Sending {options['orders']} orders through the shop's page …")
         self.stdout.write(
-            "The bank declines some and loses others; the worker asks again for most."
+            "The bank declines some and loses others; the worker asks again."
         )
         send(stage, Customer(f"{shop}/", seed=options["seed"]), options["orders"])
         report, limit = self._watch(stage, orders, bank, options["seconds"])
