@@ -61,7 +61,7 @@ import hipq_django as hipq
 
 @hipq.job_type("sleepy", queue="bank")
 def sleepy(job):
-    time.sleep(2)
+    time.sleep(0.5)
 
 @hipq.job_type("boom", queue="bank")
 def boom(job):
@@ -255,7 +255,6 @@ def outcomes(project: FreshProject) -> list[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [unit_command("hipq-worker.service"), image_command()], ids=["unit", "image"]
 )
@@ -282,7 +281,6 @@ def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path: Path) -> None:
     """Also where the project prints something each time, before and after the answer."""
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
@@ -301,7 +299,6 @@ def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_the_probe_looks_at_the_instance_that_it_is_given(
     shop: FreshProject, tmp_path: Path
 ) -> None:
@@ -330,7 +327,6 @@ def test_the_probe_does_not_blame_the_worker_for_the_database(shop: FreshProject
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_what_fails_is_reported_and_requeued(shop: FreshProject, tmp_path: Path) -> None:
     enqueue(shop, "boom")
 
@@ -358,7 +354,6 @@ else:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_admins_get_a_mail_for_each_job_that_failed(shop: FreshProject, tmp_path: Path) -> None:
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write(MAILS.format(folder=tmp_path / "mails"))
