@@ -71,6 +71,7 @@ def stage(settings: Settings) -> Iterator[Stage]:
     declare.forget_all()
 
 
+@pytest.mark.conformance
 @pytest.mark.django_db
 @pytest.mark.parametrize("row", [*RACES, *LOSSES])
 def test_it_goes_as_the_page_says(stage: Stage, row: str) -> None:
