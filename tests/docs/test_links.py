@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
+import pytest
+
 import hipq_django as hipq
 from tests.docs.documents import INDEX, README, REFERENCE, Document, all_documents, codes_of
+
+pytestmark = pytest.mark.embedded  # no database is touched
 
 DOCUMENTS = all_documents()
 PERMISSIONS = {code for row in REFERENCE.headed("Permission") for code in codes_of(row[0])}

@@ -27,6 +27,7 @@ def test_a_finding_has_the_levels_that_are_written() -> None:
     assert {(code, word) for code, word in written if word in {*Level}} == FOUND
 
 
+@pytest.mark.conformance
 @pytest.mark.processes
 @pytest.mark.usefixtures("vacuumed")
 def test_the_doctor_exits_with_the_code_that_is_written(

@@ -15,6 +15,8 @@ import pytest
 import hipq_django
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 PACKAGE = ROOT / "hipq_django"
 PUBLIC_NAMES = {
     *("GiveUp", "Exponential", "Fixed", "Never", "RetryAt", "RetryIn", "Snooze", "WAIT"),

@@ -17,6 +17,8 @@ from django.apps import apps
 from django.db.models import Field, Model
 from django.utils.functional import Promise
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "hipq_django"
 LANGUAGES = ("de", "fr")
