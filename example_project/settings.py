@@ -38,7 +38,7 @@ BANK_URL = env("BANK_URL", default="http://127.0.0.1:8001/payments")
 SUPPLIER_URL = env("SUPPLIER_URL", default="http://127.0.0.1:8002/orders")
 KAFKA_BOOTSTRAP_SERVERS = env("KAFKA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092")
 # A real bank gets minutes or hours; here the silent one should not keep you waiting.
-BANK_TIMEOUT_SECONDS = env.float("BANK_TIMEOUT_SECONDS", default=5)
+BANK_TIMEOUT_SECONDS = env.float("BANK_TIMEOUT_SECONDS", default=3)
 
 HIPQ = {
     "default": {

@@ -36,14 +36,12 @@ def entered(act: Callable[[], Any]) -> list[str]:
     return sorted(str(path.relative_to(PACKAGE)) for path in inside)
 
 
-def walks() -> dict[str, list[str]]:
+def walks(declare: Callable[[str], Any]) -> dict[str, list[str]]:
     """Return the files of each act: all of them were done once before."""
     import hipq_django as hipq
-    from hipq_django.scheduler import companions
     from tests.hand_worker import HandWorker
 
-    companions.registered.clear()  # as in a project without flows
-    hipq.job_type("walked")(lambda job: hipq.WAIT if job.job_key != "NONE" else None)
+    declare("walked")(lambda job: hipq.WAIT if job.job_key != "NONE" else None)
     found: dict[str, list[str]] = {}
     for _ in range(2):
         hipq.enqueue("walked", job_key="k")
@@ -63,8 +61,12 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         os.environ["DATABASE_URL"] = f"sqlite:///{folder}/walk"
         django.setup()
+        import hipq_django as hipq
+        from hipq_django.scheduler import companions
+
+        companions.registered.clear()  # as in a project without flows
         call_command("migrate", verbosity=0)
-        for act, files in walks().items():
+        for act, files in walks(hipq.job_type).items():
             print(f"{act}: {len(files)} files\n    {' '.join(files)}")  # noqa: T201 - what it is run for
 
 

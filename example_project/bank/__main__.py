@@ -15,7 +15,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="The seed of what becomes of an order.")
     parser.add_argument(
-        "--slowest-seconds", type=float, default=1.2, help="The longest time for a payment."
+        "--slowest-seconds", type=float, default=0.8, help="The longest time for a payment."
     )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

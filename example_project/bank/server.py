@@ -23,7 +23,7 @@ class Bank(ThreadingHTTPServer):
 
     request_queue_size = 100
 
-    def __init__(self, port: int = 0, *, seed: int = 0, slowest_seconds: float = 1.2) -> None:
+    def __init__(self, port: int = 0, *, seed: int = 0, slowest_seconds: float = 0.8) -> None:
         super().__init__(("127.0.0.1", port), BankRequestHandler)
         self.ledger = Ledger()
         self._seed = seed

@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 from django.conf import settings
 
 # Shorter than the job's timeout, so that a job never runs out of time inside this call.
-HTTP_TIMEOUT_SECONDS = 4
+HTTP_TIMEOUT_SECONDS = 2
 
 
 def request_payment(payment: dict[str, Any], *, idempotency_key: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from django.core.management import call_command
 
 from tests.conftest import ROOT
 from tests.docs.documents import Block
+from tests.docs.forked import forks
 
 # What differs between the reader's machine and the test's.
 SETTINGS_OF_THE_TEST = """
@@ -47,7 +48,9 @@ class FreshProject:
 
     def manage(self, *arguments: str, seconds: float = 60) -> str:
         """Run a command of manage.py; return what it prints, fail unless it succeeds."""
-        return self.run("manage", *arguments, seconds=seconds)
+        done = forks().run(arguments, self.folder, self.environment, seconds)
+        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}"
+        return done.stdout
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """Start a command of manage.py that goes on by itself."""
@@ -55,7 +58,7 @@ class FreshProject:
             return subprocess.Popen(
                 [sys.executable, "-m", "manage", *arguments],
                 cwd=self.folder,
-                env=self._environment(),
+                env=self.environment,
                 stdout=output,
                 stderr=output,
             )
@@ -65,7 +68,7 @@ class FreshProject:
         result = subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=self.folder,
-            env=self._environment(),
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=seconds,
@@ -74,7 +77,9 @@ class FreshProject:
         assert result.returncode == 0, f"{' '.join(arguments)}:\n{result.stdout}{result.stderr}"
         return result.stdout + result.stderr
 
-    def _environment(self) -> Mapping[str, str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its processes."""
         without = {"DJANGO_SETTINGS_MODULE", "PYTHONPATH"}
         inherited = {name: value for name, value in os.environ.items() if name not in without}
         return inherited | {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 from hipq_django.monitoring.doctor import Level
 from tests.docs.documents import OPERATIONS, REFERENCE, codes_of
+from tests.processes.forked import ForkedProcess
 from tests.unit.test_doctor import SICK
 
 LEVELS = {codes_of(code)[0]: level for code, level, _ in OPERATIONS.headed("Code")}
@@ -27,33 +27,21 @@ def test_a_finding_has_the_levels_that_are_written() -> None:
     assert {(code, word) for code, word in written if word in {*Level}} == FOUND
 
 
+@pytest.mark.conformance
 @pytest.mark.processes
 @pytest.mark.usefixtures("vacuumed")
-@pytest.mark.parametrize(
-    ("environment", "code"),
-    [
-        ({}, 0),
-        ({"DATABASE_URL": "postgres://nobody@127.0.0.1:1/nothing"}, 1),
-        ({"DATABASE_URL": "sqlite:///:memory:"}, 4),
-    ],
-    ids=["well", "no database", "no migrations"],
-)
 def test_the_doctor_exits_with_the_code_that_is_written(
-    process_environment: dict[str, str], environment: dict[str, str], code: int
+    process_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "django", "hipq_doctor", "--json"]
-    result = subprocess.run(
-        command,
-        env=process_environment | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    written = [row[0] for row in REFERENCE.headed("Exit code")]
+    away = {"DATABASE_URL": "postgres://nobody@127.0.0.1:1/nothing"}
+    unmigrated = {"DATABASE_URL": "sqlite:///:memory:"}
+    printed = {}
 
-    assert result.returncode == code, result.stderr
-    assert str(code) in [row[0] for row in REFERENCE.headed("Exit code")]
-    if code == 1:
-        assert result.stderr.startswith("CommandError: database: ")
-    if code == 4:
-        assert json.loads(result.stdout)[0]["code"] == "missing_migrations"
+    for code, environment in {0: {}, 1: away, 4: unmigrated}.items():
+        log = tmp_path / f"{code}"
+        doctor = ForkedProcess(["hipq_doctor", "--json"], process_environment | environment, log)
+        assert (doctor.wait(60), str(code) in written) == (code, True), log.read_text()
+        printed[code] = log.read_text()
+    assert printed[1].startswith("CommandError: database: ")
+    assert json.loads(printed[4])[0]["code"] == "missing_migrations"

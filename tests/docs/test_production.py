@@ -61,7 +61,7 @@ import hipq_django as hipq
 
 @hipq.job_type("sleepy", queue="bank")
 def sleepy(job):
-    time.sleep(2)
+    time.sleep(0.5)
 
 @hipq.job_type("boom", queue="bank")
 def boom(job):
@@ -212,7 +212,7 @@ def started(
 def environment(project: FreshProject) -> dict[str, str]:
     """Return the environment of the project; `python` is that of the tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return dict(project._environment()) | {"PATH": path}
+    return dict(project.environment) | {"PATH": path}
 
 
 def status(project: FreshProject) -> Any:
@@ -255,7 +255,6 @@ def outcomes(project: FreshProject) -> list[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [unit_command("hipq-worker.service"), image_command()], ids=["unit", "image"]
 )
@@ -282,18 +281,17 @@ def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path: Path) -> None:
     """Also where the project prints something each time, before and after the answer."""
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write('import atexit\nprint("{hello}")\natexit.register(print, "{bye}")\n')
+        file.write('HIPQ["default"]["HEARTBEAT_SECONDS"] = 0.4\n')
     none = f"no worker on {socket.gethostname()} has sent a heartbeat lately\n"
     before, log = is_alive(shop), tmp_path / "worker.log"
     assert (before.returncode, before.stderr) == (1, none)
 
     with started(shop, WORKER, log) as worker:
-        eventually(lambda: starts(log), "the worker runs")
-        assert not is_alive(shop).returncode
+        eventually(lambda: not is_alive(shop).returncode, "the worker runs")
         worker.send_signal(signal.SIGSTOP)
         eventually(lambda: is_alive(shop).returncode, "the probe sees that it hangs")
 
@@ -301,7 +299,6 @@ def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_the_probe_looks_at_the_instance_that_it_is_given(
     shop: FreshProject, tmp_path: Path
 ) -> None:
@@ -330,7 +327,6 @@ def test_the_probe_does_not_blame_the_worker_for_the_database(shop: FreshProject
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_what_fails_is_reported_and_requeued(shop: FreshProject, tmp_path: Path) -> None:
     enqueue(shop, "boom")
 
@@ -358,7 +354,6 @@ else:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_admins_get_a_mail_for_each_job_that_failed(shop: FreshProject, tmp_path: Path) -> None:
     with (shop.folder / "mysite" / "settings.py").open("a") as file:
         file.write(MAILS.format(folder=tmp_path / "mails"))
@@ -427,6 +422,7 @@ def test_a_shell_pauses_a_queue_and_cancels_what_waits(shop: FreshProject) -> No
     assert (bank["paused"], bank["due"]) == (True, 0)
 
 
+@pytest.mark.conformance
 @pytest.mark.processes
 def test_a_restored_queue_starts_paused_and_with_new_ids(shop: FreshProject) -> None:
     enqueue(shop, "sleepy")

@@ -96,6 +96,7 @@ def commands() -> list[str]:
     ]
 
 
+@pytest.mark.conformance
 @pytest.mark.processes
 def test_the_code_of_the_readme_pays_an_order_through_a_bank_that_answers_later(
     fresh_project: FreshProject, bank: Bank, free_port: int, tmp_path: Path

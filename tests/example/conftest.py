@@ -1,11 +1,7 @@
-import socket
+"""Databases as pytest-django makes them: those of the example are not those of the other tests."""
 
-import pytest
+from pytest_django.fixtures import django_db_setup
 
+from tests.docs.conftest import free_port
 
-@pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens to."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+__all__ = ["django_db_setup", "free_port"]

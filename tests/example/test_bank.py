@@ -19,6 +19,8 @@ from example_project.bank.payment import Payment, parse_payment
 from example_project.bank.server import Bank
 from tests.processes.conftest import eventually
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 SEED = 7
 HOUR_SECONDS = 3_600
 PATIENCE_SECONDS = 20

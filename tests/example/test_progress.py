@@ -2,9 +2,12 @@
 
 from io import StringIO
 
+import pytest
 from django.core.management.base import OutputWrapper
 
 from example_project.demo.progress import Progress
+
+pytestmark = pytest.mark.embedded  # no database is touched
 
 
 class Terminal(StringIO):

@@ -14,8 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).with_name("project.py")
 
-# What is checked has no database, and takes some seconds.
-pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+pytestmark = pytest.mark.embedded  # what is checked has no database
 
 
 def mistakes() -> set[int]:

@@ -35,6 +35,8 @@ from benchmarks.services import Services
 from benchmarks.systems import all_systems
 from benchmarks.workloads import WORKLOADS, Figure, by_id
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 SYSTEMS = all_systems()
 MORE, LESS = Figure("rate", "rate", ""), Figure("delay", "delay", "ms", more_is_better=False)
 

@@ -25,6 +25,8 @@ from chaos.orders import TOMORROW, Order
 from chaos.results import Outcome, Results, load, save
 from chaos.run import BEAT_SECONDS, THREADS
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 PID = 77
 
 

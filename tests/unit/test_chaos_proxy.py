@@ -14,6 +14,8 @@ import pytest
 from chaos.ledger import now
 from chaos.proxy import Network, Proxy
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 PATIENCE_SECONDS = 30.0
 SHORT_SECONDS = 0.3
 

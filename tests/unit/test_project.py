@@ -15,6 +15,8 @@ import pytest
 import hipq_django
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.embedded  # no database is touched
+
 PACKAGE = ROOT / "hipq_django"
 PUBLIC_NAMES = {
     *("GiveUp", "Exponential", "Fixed", "Never", "RetryAt", "RetryIn", "Snooze", "WAIT"),
@@ -27,41 +29,29 @@ PUBLIC_NAMES = {
     *("ShopifySignature", "SlackSignature", "StandardWebhooksSignature"),
     *("callback_url", "cancel", "explain", "job_type", "requeue", "run_now"),
 }
+TOP_LEVEL = (
+    *(".ci/run", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile"),
+    *("README.md", "SECURITY.md", "docs", "example_project", "manage.py", "pyproject.toml"),
+)
 MODELS = {"Answer", "Attempt", "Job", "JobType", "Queue", "Worker"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".ci/run",
-        ".gitignore",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-        "Makefile",
-        "README.md",
-        "SECURITY.md",
-        "docs",
-        "example_project",
-        "manage.py",
-        "pyproject.toml",
-    ],
-)
-def test_the_top_level_holds(name: str) -> None:
-    assert (ROOT / name).exists()
+def test_the_top_level_holds_what_is_expected_there() -> None:
+    absent = [name for name in TOP_LEVEL if not (ROOT / name).exists()]
+
+    assert absent == []
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
-def test_a_public_name_can_be_imported_from_the_package(name: str) -> None:
-    assert name in hipq_django.__all__
-    assert getattr(hipq_django, name) is not None
+def test_each_public_name_can_be_imported_from_the_package() -> None:
+    public = {name: getattr(hipq_django, name) for name in hipq_django.__all__}
+
+    assert {name for name in PUBLIC_NAMES if public.get(name) is None} == set()
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_a_model_can_be_imported_from_the_models_package(name: str) -> None:
+def test_each_model_can_be_imported_from_the_models_package() -> None:
     from hipq_django import models
 
-    assert getattr(models, name)._meta.app_label == "hipq"
+    assert {getattr(models, name)._meta.app_label for name in MODELS} == {"hipq"}
 
 
 def test_no_module_hides_a_public_name() -> None:

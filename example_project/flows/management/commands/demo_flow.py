@@ -158,9 +158,9 @@ class Command(BaseCommand):
 
 
 def start_worker(stage: Stage, name: str, urls: dict[str, str]) -> Child:
-    """Start a worker; one that is killed counts as lost after six seconds."""
+    """Start a worker; one that is killed counts as lost after three seconds."""
     return stage.start(
-        name, "-m", "django", "hipq_worker", "--no-reload", **urls, HEARTBEAT_SECONDS="2"
+        name, "-m", "django", "hipq_worker", "--no-reload", **urls, HEARTBEAT_SECONDS="1"
     )
 
 
