@@ -4,11 +4,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connection
 
+from tests.kafka import KafkaCluster, kafka_cluster
 from tests.processes.forked import READ_EARLY, ForkedProcess
 
 DEADLINE_SECONDS = 120.0
@@ -16,7 +20,24 @@ DEADLINE_SECONDS = 120.0
 
 LOOK_SECONDS = 0.02
 
+ON_SQLITE_TOO = {"test_crashes.py", "test_everyday.py", "test_flow.py", "test_signals.py"}
+"""Files about crashes, signals and wake-up, in which workers do on SQLite what differs there."""
+
 Process = ForkedProcess | subprocess.Popen[bytes]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what starts workers run on PostgreSQL in the commit suite, and little of it on SQLite."""
+    for item in items:
+        if "workers" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.conformance)
+            if connection.vendor == "sqlite" and item.path.name not in ON_SQLITE_TOO:
+                item.add_marker(pytest.mark.nightly)
+
+
+def nightly(*values: object) -> Any:
+    """Return a case of a test that is left to the night."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 def eventually(
@@ -72,11 +93,11 @@ class Workers:
         return self.start(*arguments, **environment).wait(timeout=seconds)
 
     def end(self) -> None:
-        """Kill what still runs, with its children: the tables are the next test's."""
+        """Kill what still runs, with children that are left: the tables are the next test's."""
         for process in self.started:
-            if process.poll() is None:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
 
 
 @pytest.fixture
@@ -93,3 +114,10 @@ def workers(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Wor
 def no_silence(workers: Workers) -> None:
     """However long the machine keeps a worker from its heartbeat, it is not declared lost."""
     workers.environment["HIPQ_TEST_HEARTBEAT_SECONDS"] = "600"
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """Three brokers; each test has topics and groups of its own."""
+    with kafka_cluster(3) as cluster:
+        yield cluster

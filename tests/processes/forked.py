@@ -5,7 +5,9 @@ A new interpreter takes 1.5 s of a processor until it has; a fork takes a quarte
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import json
 import multiprocessing
 import os
 import signal
@@ -25,6 +27,14 @@ from tests import settings as module_of_settings
 READ_EARLY = {"DJANGO_SETTINGS_MODULE", "HIPQ_TEST_WITH_SCHEDULE"}
 """Environment variables that are read while Django is loaded: too early for a fork."""
 
+PR_SET_PDEATHSIG = 1
+"""Of Linux: the signal that a process gets when the one that has forked it ends."""
+
+CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"
+HEARTBEAT_MIN = "hipq_django.processes.heartbeat.MIN_SECONDS"
+LAST_RESORT = "hipq_django.processes.stop_signals.LAST_RESORT_SECONDS"
+"""Constants that tests shorten."""
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 
@@ -33,7 +43,11 @@ if multiprocessing.current_process().name == "MainProcess" and "pytest" not in s
 
 
 class ForkedProcess:
-    """A command of Django, with the methods of `subprocess.Popen`."""
+    """A command of Django, with the methods of `subprocess.Popen`.
+
+    Some variables of its environment are for the tests: HIPQ_TEST_NOHUP, if it is there, starts it
+    as `nohup` does, and HIPQ_TEST_CONSTANTS has other values of constants, by their paths.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         ready, is_ready = _CONTEXT.Pipe(duplex=False)
@@ -80,6 +94,11 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], log: Path, is_ready: Connection
 ) -> None:
     os.setsid()
+    if sys.platform == "linux":  # a run that is killed leaves no workers behind
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(
+        signal.SIGHUP, signal.SIG_IGN if "HIPQ_TEST_NOHUP" in environment else signal.SIG_DFL
+    )
     with log.open("ab") as file:
         for standard in (sys.stdout, sys.stderr):
             standard.flush()
@@ -90,6 +109,9 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     _read_settings_anew()
+    for path, value in json.loads(environment.get("HIPQ_TEST_CONSTANTS", "{}")).items():
+        module, _, name = path.rpartition(".")
+        setattr(importlib.import_module(module), name, value)
     execute_from_command_line(["django", *command])
 
 

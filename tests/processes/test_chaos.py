@@ -9,7 +9,7 @@ import pytest
 
 from chaos.paths import FILE, PAGE, ROOT
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.embedded]
+pytestmark = [pytest.mark.processes, pytest.mark.nightly, pytest.mark.embedded]
 
 SECONDS = 240
 

@@ -8,15 +8,17 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Worker
-from tests.processes.conftest import DEADLINE_SECONDS, Process, Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Process, Workers, eventually, nightly
 
 pytestmark = pytest.mark.processes
 
@@ -40,7 +42,7 @@ def assert_all_succeeded(number: int) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_job_is_lost_while_workers_are_killed_ten_times(workers: Workers) -> None:
     """T1, T18, T19: SIGKILL at random moments, a new worker for each killed one."""
     enqueue_quick(JOBS, 0.02)
@@ -57,10 +59,12 @@ def test_no_job_is_lost_while_workers_are_killed_ten_times(workers: Workers) -> 
     assert_all_succeeded(JOBS)
 
 
-@pytest.mark.slow
 @pytest.mark.postgres
-def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> None:
-    """Every connection but the test's own is terminated each half second, for ten seconds."""
+@pytest.mark.parametrize(("jobs", "seconds"), [(100, 1), nightly(JOBS, 10)])
+def test_workers_survive_the_end_of_all_their_connections(
+    workers: Workers, jobs: int, seconds: float
+) -> None:
+    """Every connection but the test's own is terminated each half second."""
     running = [workers.start("chaos", "-v0") for _ in range(2)]
     workers_of_jobs = Job.objects.final().values("last_worker_id").distinct()
 
@@ -72,8 +76,8 @@ def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> N
     # A worker that loses its connection while it starts says so and ends.
     eventually(have_both_run, "both workers have run jobs")
     before = Job.objects.count()
-    enqueue_quick(JOBS, 0.02, first=before)
-    until = time.monotonic() + 10
+    enqueue_quick(jobs, 0.02, first=before)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -85,7 +89,7 @@ def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> N
     eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
 
     assert [process.poll() for process in running] == [None, None]
-    assert_all_succeeded(before + JOBS)
+    assert_all_succeeded(before + jobs)
 
 
 def let_it_only_read() -> None:
@@ -180,6 +184,7 @@ def test_a_worker_until_idle_stays_for_jobs_that_it_may_have_to_take_over(
     assert (job.outcome, job.attempt) == ("succeeded", 2)
 
 
+@pytest.mark.nightly
 def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
     workers: Workers, tmp_path: Path
 ) -> None:
@@ -205,27 +210,62 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
     assert set(outcomes) == {"succeeded"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["none", "fixed", "exponential"])
+@pytest.mark.parametrize("policy", ["none", nightly("fixed"), nightly("exponential")])
 @pytest.mark.usefixtures("no_silence")
 def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
     workers: Workers, tmp_path: Path, policy: str
 ) -> None:
     """Eight jobs are executing whenever it strikes; the supervisor replaces each dead process."""
     data = {"notes": str(tmp_path / "notes")}
-    innocent = [hipq.enqueue(f"steady_{policy}", {"seconds": 2}) for _ in range(4)]
+    innocent = [hipq.enqueue(f"steady_{policy}", {"seconds": 0.5}) for _ in range(4)]
     killer = hipq.enqueue(f"killer_{policy}", data)
-    innocent += [hipq.enqueue(f"steady_{policy}", {"seconds": 2}) for _ in range(4)]
+    innocent += [hipq.enqueue(f"steady_{policy}", {"seconds": 0.5}) for _ in range(4)]
     workers.start("suspects", "--processes", "2", "--threads", "8")
 
     eventually(lambda: not Job.objects.live().exists(), "every job is final")
 
     killer.refresh_from_db()
     assert (killer.outcome, killer.attempts.count()) == ("failed", 3)
+    assert "WorkerLost" in killer.error
     for job in innocent:
         job.refresh_from_db()
         assert job.outcome == "succeeded"
         assert job.attempts.filter(kind=Attempt.Kind.WORKER_LOST).count() <= 1
+
+
+@pytest.mark.usefixtures("no_silence")
+def test_a_child_that_dies_is_replaced_and_its_job_taken_over_at_once(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Whatever its exit code; the beats are so slow that nobody could find it silent."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    supervisor = workers.start("--processes", "2")
+    eventually(lambda: begun(notes) == 1, "a child runs it")
+    victim = Worker.objects.get(jobs=job).name
+    gate.touch()
+
+    os.kill(int(victim.rpartition(":")[2]), signal.SIGKILL)
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "another child has run it")
+    exiting = hipq.enqueue("exiting")
+    eventually(lambda: Job.objects.get(pk=exiting.pk).is_final, "its loss is noticed")
+    eventually(lambda: len(names_in_status()) == 2, "both are replaced")
+    assert victim not in names_in_status()
+    supervisor.terminate()
+
+    assert supervisor.wait(timeout=DEADLINE_SECONDS) == 0
+    assert set(Job.objects.values_list("outcome", "attempt")) == {("succeeded", 2), ("failed", 1)}
+    assert Job.objects.get(pk=exiting.pk).error.startswith("WorkerLost: ")
+    states = Worker.objects.values_list("state", flat=True)
+    assert sorted(states) == ["lost", "lost", "stopped", "stopped"]
+    assert workers.log.read_text().count("event=process_died ") == 2
+
+
+def names_in_status() -> set[str]:
+    """Return the names of the workers that `hipq_status` knows."""
+    out = StringIO()
+    call_command("hipq_status", "--json", stdout=out)
+    return {worker["name"] for worker in json.loads(out.getvalue())["workers"]}
 
 
 def stop_between_writes(process: Process, job: Job) -> None:
@@ -306,11 +346,14 @@ def test_a_worker_that_stops_while_it_admits_does_not_keep_its_queue(
 def test_sigterm_finishes_what_is_running_and_claims_nothing_more(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """The running job succeeds in its first attempt, the waiting one stays as it was."""
+    """The running job succeeds in its first attempt, the waiting one stays as it was.
+
+    The worker ends with its last handler, however long the drain may take.
+    """
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     data = {"notes": str(notes), "gate": str(gate)}
     running, waiting = hipq.enqueue("held", data), hipq.enqueue("held", data)
-    worker = workers.start("held", "--threads", "1")
+    worker = workers.start("held", "--threads", "1", "--drain-seconds", "3600")
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
     worker.terminate()
@@ -349,7 +392,7 @@ def test_a_second_sigterm_lets_go_of_running_jobs(workers: Workers, tmp_path: Pa
     assert (job.outcome, job.attempt) == ("succeeded", 2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, nightly(signal.SIGTERM)])
 @pytest.mark.usefixtures("no_silence")
 def test_a_signal_for_the_whole_process_group_counts_once(
     workers: Workers, tmp_path: Path, number: signal.Signals
@@ -399,7 +442,7 @@ def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", [nightly("1"), "2"])
 @pytest.mark.usefixtures("no_silence")
 def test_what_has_not_ended_when_the_drain_is_over_is_put_back(
     workers: Workers, tmp_path: Path, processes: str
@@ -419,20 +462,6 @@ def test_what_has_not_ended_when_the_drain_is_over_is_put_back(
     assert workers.run("held", "--until-idle") == 0
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 2)
-
-
-def test_a_drain_ends_with_the_last_handler(workers: Workers, tmp_path: Path) -> None:
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    worker = workers.start("held", "--drain-seconds", "3600")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-
-    worker.terminate()
-    gate.touch()
-
-    assert worker.wait(timeout=60) == 0
-    job.refresh_from_db()
-    assert (job.outcome, job.attempt) == ("succeeded", 1)
 
 
 def test_processes_that_a_handler_forks_and_ends_do_not_end_its_worker(
@@ -476,11 +505,11 @@ def test_a_handler_that_runs_on_for_long_after_sigterm_has_its_result_written(
     """Nothing else moves while it runs, which is no sign that nothing can be written."""
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    worker = workers.start("held")
+    worker = workers.start("held", HIPQ_TEST_HEARTBEAT_SECONDS="0.2")
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
     worker.terminate()
-    time.sleep(3)  # six beats: after three a result that cannot be written is lost
+    time.sleep(1.2)  # six beats: after three a result that cannot be written is lost
     gate.touch()
 
     assert worker.wait(timeout=60) == 0

@@ -12,25 +12,24 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Schedule, ScheduleRun, Worker
 from tests.processapp.jobs import joined, member, tick
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Workers, eventually, nightly
 
 pytestmark = pytest.mark.processes
 
-FAN_INS, MEMBERS, KILLS = 1_000, 5, 5
-SCHEDULES, SECONDS = 20, 12
+MEMBERS = 5
 
 
-def kill_in_turn(workers: Workers, seconds: float, every: float = 2.0) -> None:
-    """Kill a worker now and then, and start another one for it."""
+def kill_in_turn(workers: Workers, seconds: float) -> None:
+    """Kill a worker each second, and start another one for it."""
     running = [workers.start("chaos", "-v0") for _ in range(3)]
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        time.sleep(every)  # a worker's life is what is tested
+        time.sleep(1)  # a worker's life is what is tested
         running.pop(0).kill()
         running.append(workers.start("chaos", "-v0"))
 
 
-def kill_at_work(workers: Workers, kills: int, every: float = 2.0) -> None:
+def kill_at_work(workers: Workers, kills: int, every: float) -> None:
     """Kill workers, and start another one for each, until so many were at work when they died.
 
     Those are what others count as lost; a worker may also die between two claims, with none, or
@@ -51,38 +50,41 @@ def kill_at_work(workers: Workers, kills: int, every: float = 2.0) -> None:
         running.append(workers.start("chaos", "-v0"))
 
 
-@pytest.mark.slow
-def test_each_of_a_thousand_fan_ins_calls_back_once(workers: Workers) -> None:
-    for first in range(0, FAN_INS, 100):
-        for number in range(first, first + 100):
-            with hipq.batch(then=joined.new()) as batch:
-                batch.enqueue_many(member.new(number) for _ in range(MEMBERS))
+@pytest.mark.parametrize(("fan_ins", "kills", "every"), [(40, 1, 0), nightly(1_000, 5, 2)])
+def test_each_fan_in_calls_back_once_while_workers_are_killed(
+    workers: Workers, fan_ins: int, kills: int, every: float
+) -> None:
+    for number in range(fan_ins):
+        with hipq.batch(then=joined.new()) as batch:
+            batch.enqueue_many(member.new(number) for _ in range(MEMBERS))
 
-    kill_at_work(workers, KILLS)
+    kill_at_work(workers, kills, every)
     eventually(lambda: not Job.objects.live().exists(), "every job is final", 240)
 
     lost = Attempt.objects.filter(kind__in=[Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER])
-    assert lost.values("worker").distinct().count() >= KILLS
+    assert lost.values("worker").distinct().count() >= kills
     callbacks = Job.objects.filter(job_type__name="joined")
     assert not Job.objects.held().exists()
-    assert callbacks.count() == FAN_INS
+    assert callbacks.count() == fan_ins
     assert sorted(callbacks.values_list("result", flat=True)) == sorted(
-        number * MEMBERS for number in range(FAN_INS)
+        number * MEMBERS for number in range(fan_ins)
     )
 
 
-@pytest.mark.slow
-def test_each_due_time_of_each_second_is_one_job(workers: Workers) -> None:
-    for number in range(SCHEDULES):
+@pytest.mark.parametrize(("schedules", "seconds"), [(3, 3), nightly(20, 12)])
+def test_each_due_time_of_each_second_is_one_job(
+    workers: Workers, schedules: int, seconds: int
+) -> None:
+    for number in range(schedules):
         spec = hipq.Every(seconds=1, overlap="allow", catch_up="all")
         hipq.schedule(f"tick {number}", tick.new(), spec)
     began = timezone.now()
 
-    kill_in_turn(workers, SECONDS, every=1.0)
+    kill_in_turn(workers, seconds)
     until = timezone.now()
     fired = ScheduleRun.objects.filter(kind="fired", due_time__lte=until)
     due = int((until - began).total_seconds()) - 1
-    eventually(lambda: fired.count() >= SCHEDULES * due, "all due times are fired")
+    eventually(lambda: fired.count() >= schedules * due, "all due times are fired")
 
     times = ScheduleRun.objects.filter(kind="fired", due_time__lt=until - timedelta(seconds=1))
     per_schedule = times.values("schedule").annotate(number=Count("due_time", distinct=True))
@@ -99,7 +101,7 @@ def test_each_due_time_of_each_second_is_one_job(workers: Workers) -> None:
     assert before <= runs <= set(jobs.all())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_schedule_that_a_deploy_removes_and_another_brings_back(workers: Workers) -> None:
     """It goes on while a worker that declares it lives, rests after that, and then catches up."""
     fired = ScheduleRun.objects.filter(kind="fired")

@@ -1,5 +1,6 @@
 """Flows run by real workers, which are killed."""
 
+import math
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,12 +10,11 @@ import pytest
 from hipq_django import flow
 from hipq_django.flow.models import Message, Wake
 from hipq_django.models import Attempt, Job
-from tests.processes.conftest import Process, Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually, nightly
 
 pytestmark = pytest.mark.processes
 
-MESSAGES, PAGE = 20_000, 500
-KILLED_EVERY_SECONDS = 2.0
+PAGE = 500
 
 
 def pipeline(component: str = "pass_on", length: int = 3) -> Sequence[flow.Node]:
@@ -27,14 +27,16 @@ def pipeline(component: str = "pass_on", length: int = 3) -> Sequence[flow.Node]
 
 def arrived(node: flow.Node) -> list[int]:
     """Return what lies on the out-port of a node."""
-    return node.outputs["out"].peek(2 * MESSAGES)
+    return node.outputs["out"].peek(1_000_000)
 
 
 class Fleet:
-    """Two workers, of which one is killed after each two seconds in which one runs a node."""
+    """Two workers, of which one is killed after some time in which one runs a node."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, workers: Workers, kills: float, every: float) -> None:
+        self.kills = kills
+        """How many are left to do; one that has met no run does not count."""
+        self._workers, self._every = workers, every
         self._running = [self._start() for _ in range(2)]
         self._at_work_since: float | None = None
         self._hit = set[int]()
@@ -45,13 +47,15 @@ class Fleet:
 
     def kill_in_time(self) -> None:
         """Kill a worker that runs a node, if it is time; another takes its place."""
-        for process in self._running:
+        for process in self._running if self.kills else ():
             runs = self._runs_of(process)
             if not runs or runs & self._hit:
                 continue
             self._at_work_since = self._at_work_since or time.monotonic()
-            if time.monotonic() - self._at_work_since >= KILLED_EVERY_SECONDS:
+            if time.monotonic() - self._at_work_since >= self._every:
                 process.kill()
+                process.wait()
+                self.kills -= bool(self._runs_of(process))
                 self._at_work_since = None
                 self._hit |= runs
                 self._running.remove(process)
@@ -70,24 +74,28 @@ def lost_attempts() -> int:
     return Attempt.objects.filter(kind__in=kinds).count()
 
 
-@pytest.mark.slow
-def test_each_message_arrives_once_and_in_order_while_workers_are_killed(workers: Workers) -> None:
+@pytest.mark.parametrize(
+    ("messages", "kills", "every"), [(2_000, 1, 0.1), nightly(20_000, math.inf, 2)]
+)
+def test_each_message_arrives_once_and_in_order_while_workers_are_killed(
+    workers: Workers, messages: int, kills: float, every: float
+) -> None:
     nodes = pipeline("pass_on_slowly")
-    fleet = Fleet(workers)
-    for first in range(0, MESSAGES, PAGE):
+    fleet = Fleet(workers, kills, every)
+    for first in range(0, messages, PAGE):
         nodes[0].inputs["x"].write_many(range(first, first + PAGE))
         fleet.kill_in_time()
 
     def have_all_arrived() -> bool:
         fleet.kill_in_time()
-        return nodes[-1].outputs["out"].size == MESSAGES
+        return nodes[-1].outputs["out"].size == messages
 
     eventually(have_all_arrived, "all have arrived", 400)
     eventually(lambda: not Job.objects.live().exists(), "every run has ended")
 
-    assert lost_attempts() >= 3, "the kills have met no run"
-    assert arrived(nodes[-1]) == list(range(MESSAGES))
-    assert Message.objects.count() == MESSAGES
+    assert lost_attempts() >= min(kills, 3), "the kills have met no run"
+    assert arrived(nodes[-1]) == list(range(messages))
+    assert Message.objects.count() == messages
     assert not Wake.objects.exists()
     assert all(node.status == "completed" for node in nodes)
 

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.embedded
 
-SECONDS = 1.5
+SECONDS = 0.9
 """After this long a call is interrupted."""
 
 LOOK_SECONDS = SECONDS / 3

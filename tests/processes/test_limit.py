@@ -6,13 +6,11 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
-from tests.processes.conftest import Workers
+from tests.processes.conftest import Workers, nightly
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = pytest.mark.processes
 
 LIMIT = 10
-JOBS = 1_000
-WORKERS = 4
 FACTORS = (1, 2, 3, 1, 2)
 
 
@@ -26,9 +24,12 @@ def loads(notes: Path) -> list[float]:
     return history
 
 
+@pytest.mark.parametrize(("jobs", "processes"), [(100, 3), nightly(1_000, 4)])
 @pytest.mark.usefixtures("no_silence")
-def test_four_worker_processes_never_exceed_the_limit(workers: Workers, tmp_path: Path) -> None:
-    """T22: limit 10, 1,000 jobs of mixed factors, four processes."""
+def test_worker_processes_never_exceed_the_limit(
+    workers: Workers, tmp_path: Path, jobs: int, processes: int
+) -> None:
+    """T22: a limit of 10, jobs of mixed factors, several processes."""
     notes = tmp_path / "notes"
     Queue.objects.create(name="limited", throttle_limit=LIMIT)
     hipq.enqueue_many(
@@ -37,13 +38,13 @@ def test_four_worker_processes_never_exceed_the_limit(workers: Workers, tmp_path
             {"notes": str(notes), "seconds": 0.02},
             throttle_factor=FACTORS[number % len(FACTORS)],
         )
-        for number in range(JOBS)
+        for number in range(jobs)
     )
 
-    running = [workers.start("limited", "-v0", "--until-idle") for _ in range(WORKERS)]
-    assert [process.wait(timeout=300) for process in running] == [0] * WORKERS
+    running = [workers.start("limited", "-v0", "--until-idle") for _ in range(processes)]
+    assert [process.wait(timeout=300) for process in running] == [0] * processes
 
     history = loads(notes)
-    assert Job.objects.filter(outcome="succeeded").count() == JOBS
-    assert (len(history), history[-1]) == (2 * JOBS, 0)
+    assert Job.objects.filter(outcome="succeeded").count() == jobs
+    assert (len(history), history[-1]) == (2 * jobs, 0)
     assert max(history) == LIMIT

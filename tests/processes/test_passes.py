@@ -18,6 +18,7 @@ import hipq_django as hipq
 from hipq_django.models import Answer, Job, Queue, Worker
 from tests.factories import AnswerFactory
 from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
+from tests.processes.forked import LAST_RESORT
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -139,14 +140,16 @@ def test_a_throttler_that_cannot_be_interrupted_is_named_and_holds_only_its_work
     assert not Job.objects.get(pk=job.pk).is_final
 
 
-@pytest.mark.parametrize("options", [[], ["--drain-seconds", "3"]], ids=["told again", "bounded"])
+@pytest.mark.parametrize("options", [[], ["--drain-seconds", "0.5"]], ids=["told again", "bounded"])
 def test_its_worker_ends_at_the_second_signal_or_at_the_end_of_its_bound(
     workers: Workers, options: list[str]
 ) -> None:
     """The signals that shall interrupt it, which come again and again, count for neither."""
     use_throttler(workers, "never_return")
     hipq.enqueue("quick", {"number": 1}, queue="slow")
-    hanging = workers.start("slow", "chaos", *options)
+    hanging = workers.start(
+        "slow", "chaos", *options, HIPQ_TEST_CONSTANTS=json.dumps({LAST_RESORT: 1})
+    )
     eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "it hangs")
     assert "event=told_to_stop" not in workers.log.read_text()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +17,13 @@ from tests.factories import insert_copy
 from tests.hand_worker import HandWorker
 from tests.plugin import renamed
 from tests.postgres import client_program
+from tests.processes.conftest import Workers, nightly
 from tests.running import run_due_jobs
 
 psycopg = pytest.importorskip("psycopg")
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.postgres,
     pytest.mark.processes,
     pytest.mark.django_db(transaction=True),
@@ -81,15 +82,11 @@ def contents(url: str) -> dict[str, list[Any]]:
     return rows
 
 
-def work(url: str, environment: dict[str, str]) -> None:
-    """Let a worker run what is due in the database."""
-    command = [sys.executable, "-m", "django", "hipq_worker", "--until-idle", "--no-reload"]
-    subprocess.run(command, check=True, env=environment | {"DATABASE_URL": url})
-
-
-@pytest.mark.parametrize("way", ["all at once", "an archive", "schema, then data", "our data only"])
+@pytest.mark.parametrize(
+    "way", [nightly("all at once"), "an archive", nightly("schema, then data"), "our data only"]
+)
 def test_a_backup_is_restored_in_full_and_goes_on(
-    source: str, target: str, process_environment: dict[str, str], way: str
+    source: str, target: str, workers: Workers, way: str
 ) -> None:
     if way == "all at once":
         restore(target, dump(source))
@@ -102,7 +99,7 @@ def test_a_backup_is_restored_in_full_and_goes_on(
         restore(target, dump(source, "--data-only", *tables))
 
     assert contents(target) == contents(source)
-    work(target, process_environment)
+    assert workers.run("--until-idle", DATABASE_URL=target) == 0
     with psycopg.connect(target) as session:
         sql = "SELECT outcome FROM hipq_job WHERE job_key = 'waiting'"
         assert session.execute(sql).fetchone() == ("succeeded",)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.processes.connections import look_after_own, shut_all
-from tests.concurrency.sessions import Session
 from tests.plugin import renamed
 from tests.processes.conftest import Workers, eventually
+from tests.processes.forked import CONNECT_MIN, HEARTBEAT_MIN, LAST_RESORT
 from tests.processes.test_crashes import begun
 from tests.proxy import Proxy, proxy
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.processes,
     pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite is no peer"),
 ]
@@ -63,11 +64,11 @@ def has_beaten() -> bool:
 
 
 def await_silence(silence: timedelta) -> None:
-    """Wait until nobody could beat for twice the time after which a worker is lost."""
+    """Wait until nobody could beat for the time after which a worker is lost."""
 
     def are_silent() -> bool:
         beats = Worker.objects.values_list("heartbeat_time", flat=True)
-        return clock.now("default") - max(beats) > 2 * silence
+        return clock.now("default") - max(beats) > silence
 
     eventually(are_silent, "no worker has beaten for long")
 
@@ -83,6 +84,7 @@ def test_a_worker_whose_connections_are_dead_opens_others(
     workers: Workers, wire: Proxy, tmp_path: Path
 ) -> None:
     """As behind a firewall that forgot them; nothing closes them, and new ones would work."""
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: 1.5})
     running, notes, gate = hold(tmp_path)
     worker = workers.start("held", "chaos")
     eventually(lambda: begun(notes) == 1, "the handler runs")
@@ -105,6 +107,7 @@ def test_a_handler_whose_connection_is_dead_is_told_so(
     workers: Workers, wire: Proxy, tmp_path: Path
 ) -> None:
     """Else its thread would wait until TCP gives up, which takes hours."""
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: 1.5})
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("querying", {"notes": str(notes), "gate": str(gate)})
     workers.start("held")
@@ -126,7 +129,8 @@ def test_a_handler_whose_statement_takes_long_is_left_alone(
 ) -> None:
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     gate.touch()
-    seconds = 3 * SILENCE.total_seconds()
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: 1.5})
+    seconds = 2 * SILENCE.total_seconds()
     data = {"notes": str(notes), "gate": str(gate), "seconds": seconds}
     job = hipq.enqueue("querying", data)
     workers.start("held")
@@ -184,7 +188,7 @@ def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Pat
 
     The beats are slower here, so that a busy machine makes nobody silent before or after that.
     """
-    beat = timedelta(seconds=2)
+    beat = timedelta(seconds=0.75)
     workers.environment["HIPQ_TEST_HEARTBEAT_SECONDS"] = f"{beat.total_seconds():g}"
     held = [hold(tmp_path, name) for name in ("a", "b", "c")]
     running = [workers.start("held", "--threads", "1") for _ in held]
@@ -213,6 +217,7 @@ def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Pat
 def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     workers: Workers, wire: Proxy, tmp_path: Path
 ) -> None:
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({CONNECT_MIN: 2, HEARTBEAT_MIN: 1.5})
     job, notes, gate = hold(tmp_path)
     worker = workers.start("held")
     eventually(lambda: begun(notes) == 1, "the handler runs")
@@ -251,34 +256,14 @@ def test_a_worker_that_is_told_to_stop_just_after_an_outage_writes_its_results(
     assert (job.outcome, job.attempt) == ("succeeded", 1)
 
 
-def test_so_does_one_whose_last_result_is_of_a_job_that_somebody_has_locked(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """It waits for the lock as long as for a database that is away."""
-    job, notes, gate = hold(tmp_path)
-    worker = workers.start("held")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-
-    with closing(Session()) as session:
-        session.begin()
-        session(lambda: Job.objects.select_for_update().get(pk=job.pk))
-        worker.terminate()
-        gate.touch()
-        assert worker.wait(60) == 0
-
-    assert "event=back_off" not in log_of(workers)
-    assert "event=worker_cut_off" in log_of(workers)
-    assert f"jobs=[{job.pk}]" in log_of(workers)
-    job.refresh_from_db()
-    assert job.state == "running"
-
-
 def test_a_second_signal_ends_a_worker_whatever_it_waits_for(
     workers: Workers, wire: Proxy, tmp_path: Path
 ) -> None:
     """Its handler never ends, and its database does not answer."""
     _, notes, _ = hold(tmp_path)
-    worker = workers.start("held", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    constants = json.dumps({LAST_RESORT: 1})
+    slow = {"HIPQ_TEST_HEARTBEAT_SECONDS": "600", "HIPQ_TEST_CONSTANTS": constants}
+    worker = workers.start("held", **slow)
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
     wire.new = "swallow"
@@ -298,7 +283,7 @@ def test_so_does_one_that_has_just_started(workers: Workers, wire: Proxy) -> Non
     """It finds a database that takes connections and says nothing."""
     wire.new = "swallow"
 
-    worker = workers.start("held")
+    worker = workers.start("held", HIPQ_TEST_CONSTANTS=json.dumps({CONNECT_MIN: 2}))
 
     assert worker.wait(60) == 1
     assert "cannot be reached" in log_of(workers)

@@ -9,139 +9,119 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import ROOT
 
 PROJECT = """
 import json
+import os
 import sys
 
 import django
 from django.conf import settings
 from django.core.checks import run_checks
 
-settings.configure(
-    INSTALLED_APPS=[
-        "django.contrib.contenttypes", "django.contrib.auth", "hipq_django", "shop", "bank", "plain"
-    ],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    HIPQ=json.loads(sys.argv[1]),
-)
-django.setup()
+import hipq_django
 
-from hipq_django.conf.rules import DEFAULT
-from hipq_django.job_types.registry import get_all_declared
+# Each start is a process of its own, and most of what it imports is there already.
+starts = []
+for folder, setting in json.loads(sys.argv[1]):
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        starts.append(reader)
+        continue
+    os.dup2(writer, 1)
+    os.dup2(writer, 2)
+    sys.path.insert(0, folder)
+    settings.configure(
+        INSTALLED_APPS=[
+            "django.contrib.contenttypes", "django.contrib.auth", "hipq_django",
+            "shop", "bank", "plain",
+        ],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        HIPQ=setting,
+    )
+    django.setup()
 
-names = sorted(declared.name for declared in get_all_declared(DEFAULT))
-print(json.dumps([names, sorted(said.id for said in run_checks())]))
+    from hipq_django.conf.rules import DEFAULT
+    from hipq_django.job_types.registry import get_all_declared
+
+    names = sorted(declared.name for declared in get_all_declared(DEFAULT))
+    print(json.dumps([names, "hipq.E034" in {said.id for said in run_checks()}]))
+    sys.exit()
+print(json.dumps([os.fdopen(reader).read() for reader in starts]))
 """
 
 TASK = "import hipq_django as hipq\n\n@hipq.task{options}\ndef {name}(): ...\n"
 
 
-@pytest.fixture
-def apps(tmp_path: Path) -> Path:
-    """Return the folder of three apps: with jobs and tasks, with tasks, with neither."""
+def apps(folder: Path, **modules: str) -> Path:
+    """Make three apps: with jobs and tasks, with tasks, with neither; `modules` differ."""
+    files = {
+        "shop/jobs": TASK.format(options="", name="send"),
+        "shop/tasks": TASK.format(options="", name="pack"),
+        "bank/tasks": TASK.format(options="", name="charge"),
+    }
     for app in ("shop", "bank", "plain"):
-        (tmp_path / app).mkdir()
-        (tmp_path / app / "__init__.py").touch()
-    for module, name in (("shop/jobs", "send"), ("shop/tasks", "pack"), ("bank/tasks", "charge")):
-        (tmp_path / f"{module}.py").write_text(TASK.format(options="", name=name))
-    return tmp_path
+        (folder / app).mkdir(parents=True)
+        (folder / app / "__init__.py").touch()
+    for module, code in (files | modules).items():
+        (folder / f"{module.replace('_', '/')}.py").write_text(code)
+    return folder
 
 
-def start(apps: Path, setting: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROJECT, json.dumps(setting)],
-        cwd=apps,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{apps}"},
+def start(*projects: tuple[Path, Any]) -> list[str]:
+    """Return what projects print when they start, each with its apps and its setting."""
+    arguments = json.dumps([(str(folder), setting) for folder, setting in projects])
+    done = subprocess.run(
+        [sys.executable, "-c", PROJECT, arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
+    said: list[str] = json.loads(done.stdout)
+    return said
 
 
-@pytest.mark.parametrize(
-    ("setting", "declared"),
-    [
-        ({}, ["shop.jobs.send"]),
-        ({"default": {"AUTODISCOVER": []}}, []),
-        ({"default": {"AUTODISCOVER": ["tasks"]}}, ["bank.tasks.charge", "shop.tasks.pack"]),
-        (
-            {"default": {}, "mailing": {"AUTODISCOVER": ["tasks"]}},
-            ["bank.tasks.charge", "shop.jobs.send", "shop.tasks.pack"],
-        ),
-        (
-            {"default": {"AUTODISCOVER": []}, "mailing": {"AUTODISCOVER": ["jobs"]}},
-            ["shop.jobs.send"],
-        ),
-        ({"default": {"AUTODISCOVER": ["nothing"]}}, []),
-    ],
-    ids=["default", "off", "another name", "of all instances", "off in one", "in no app"],
-)
-def test_modules_are_imported_as_the_setting_says(
-    apps: Path, setting: Any, declared: list[str]
-) -> None:
-    """What an app lacks is passed over."""
-    found = start(apps, setting)
+def test_modules_are_imported_as_the_setting_says(tmp_path: Path) -> None:
+    """What an app lacks is passed over, and what others import declares its jobs once.
 
-    assert found.returncode == 0, found.stderr
-    names, problems = json.loads(found.stdout)
-    assert names == declared
-    assert "hipq.E034" not in problems
+    A setting that cannot be used is told by the check, and not by an error in the import of the
+    apps, before any check could run.
+    """
+    send, pack, charge = "shop.jobs.send", "shop.tasks.pack", "bank.tasks.charge"
+    usual = apps(tmp_path / "usual")
+    importing = apps(tmp_path / "importing", bank_jobs="from shop.jobs import send")
+    off: dict[str, Any] = {"AUTODISCOVER": []}
+    cases: list[tuple[Path, Any, list[str], bool]] = [
+        (importing, {}, [send], False),
+        (usual, {"default": {"AUTODISCOVER": "tasks"}}, [send], True),
+        (usual, {"default": {}, "other": {"AUTODISCOVER": ["tasks"]}}, [charge, send, pack], False),
+        (usual, {"default": off, "other": {"AUTODISCOVER": ["nothing"]}}, [], False),
+    ]
+
+    said = start(*[(folder, setting) for folder, setting, _, _ in cases])
+
+    expected = [json.dumps([names, is_told]) + "\n" for _, _, names, is_told in cases]
+    assert said == expected
 
 
-def test_a_setting_that_cannot_be_used_is_told_by_the_check(apps: Path) -> None:
-    """And not by an error in the import of the apps, before any check could run."""
-    found = start(apps, {"default": {"AUTODISCOVER": "tasks"}})
-
-    assert found.returncode == 0, found.stderr
-    names, problems = json.loads(found.stdout)
-    assert names == ["shop.jobs.send"]
-    assert "hipq.E034" in problems
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (
-            "import nowhere_to_be_found",
-            "ModuleNotFoundError: No module named 'nowhere_to_be_found'",
-        ),
-        ("from shop.tasks import nothing", "ImportError: cannot import name 'nothing'"),
-        ("raise RuntimeError('no bank')", "RuntimeError: no bank"),
-    ],
-)
-def test_an_error_in_a_module_is_raised(apps: Path, code: str, said: str) -> None:
+def test_an_error_in_a_module_is_raised(tmp_path: Path) -> None:
     """Else its jobs would wait for ever, and nobody would know why."""
-    (apps / "bank" / "tasks.py").write_text(code)
-
-    found = start(apps, {"default": {"AUTODISCOVER": ["tasks"]}})
-
-    assert found.returncode != 0
-    assert said in found.stderr
-    assert str(Path("bank") / "tasks.py") in found.stderr
-
-
-def test_two_modules_that_declare_one_name_are_named(apps: Path) -> None:
-    for app in ("shop", "bank"):
-        code = TASK.format(options='(name="send")', name="send")
-        (apps / app / "tasks.py").write_text(code)
-
-    found = start(apps, {"default": {"AUTODISCOVER": ["tasks"]}})
-
-    assert found.returncode != 0
-    assert (
+    twice = TASK.format(options='(name="send")', name="send")
+    cases = {
+        "ModuleNotFoundError: No module named 'nowhere_to_be_found'": apps(
+            tmp_path / "nowhere", bank_tasks="import nowhere_to_be_found"
+        ),
         "InvalidJobTypeError: job type 'send' is declared twice in instance 'default': by "
-        "shop.tasks.send and bank.tasks.send; rename one of them."
-    ) in found.stderr
+        "shop.tasks.send and bank.tasks.send; rename one of them.": apps(
+            tmp_path / "twice", shop_tasks=twice, bank_tasks=twice
+        ),
+    }
+    setting = {"default": {"AUTODISCOVER": ["tasks"]}}
 
+    said = start(*[(folder, setting) for folder in cases.values()])
 
-def test_a_module_that_others_import_declares_its_jobs_once(apps: Path) -> None:
-    (apps / "bank" / "jobs.py").write_text("from shop.jobs import send\n")
-
-    found = start(apps, {})
-
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)[0] == ["shop.jobs.send"]
+    assert [error for error, text in zip(cases, said, strict=True) if error not in text] == []
+    assert all(str(Path("bank") / "tasks.py") in text for text in said)

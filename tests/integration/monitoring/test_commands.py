@@ -1,12 +1,8 @@
 """`hipq_status` and `hipq_prune`."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from io import StringIO
-from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
@@ -20,7 +16,6 @@ import hipq_django as hipq
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
 from hipq_django.monitoring import counts
-from tests.conftest import ROOT
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.running import run_due_jobs
 
@@ -144,23 +139,6 @@ def test_status_shows_a_negative_limit_as_none() -> None:
 
     assert status()["throttle_limit"] == 0
     assert "none" in said("hipq_status")
-
-
-@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
-def test_a_database_without_the_tables_says_migrate(command: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "django", command, "--settings=tests.settings"],
-        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1] == (
-        "CommandError: database 'default' lacks migration hipq.0001_initial: run manage.py migrate."
-    )
 
 
 def test_a_script_is_told_what_holds_a_queue_and_where_counting_stopped(

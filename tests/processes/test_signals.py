@@ -1,0 +1,112 @@
+"""The operating system's signals, as a terminal, a service manager and the kernel send them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.models import Job, Worker
+from hipq_django.processes.stop_signals import TOGETHER_SECONDS
+from tests.processes.conftest import Workers, eventually, nightly
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.mark.parametrize("processes", ["1", nightly("2")])
+def test_a_hangup_lets_a_worker_finish_what_is_running(
+    workers: Workers, tmp_path: Path, processes: str
+) -> None:
+    """It comes from a terminal that closes, to all processes of the group.
+
+    Often twice: from the shell, which passes it on, and from the system.
+    """
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held", "--processes", processes)
+    eventually(notes.exists, "the handler runs")
+
+    os.killpg(worker.pid, signal.SIGHUP)
+    eventually(lambda: "event=told_to_stop" in workers.log.read_text(), "it was told")
+    os.killpg(worker.pid, signal.SIGHUP)
+    last = Worker.objects.latest("heartbeat_time").heartbeat_time
+    live = Worker.objects.filter(state__in=Worker.LIVE)
+    eventually(live.filter(heartbeat_time__gt=last).exists, "it has lived on")
+    gate.touch()
+
+    assert worker.wait(timeout=60) == 0
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)
+    assert "event=jobs_put_back" not in workers.log.read_text()
+
+
+@pytest.mark.parametrize("processes", [nightly("1"), "2"])
+@pytest.mark.usefixtures("no_silence")
+def test_a_signal_after_a_hangup_counts_as_the_second(
+    workers: Workers, tmp_path: Path, processes: str
+) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held", "--processes", processes)
+    eventually(notes.exists, "the handler runs")
+
+    worker.send_signal(signal.SIGHUP)
+    eventually(lambda: "event=told_to_stop" in workers.log.read_text(), "it was told")
+    time.sleep(2 * TOGETHER_SECONDS)  # nothing happens then that could be awaited
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(timeout=60) == 0
+    assert "event=jobs_put_back" in workers.log.read_text()
+    job.refresh_from_db()
+    assert job.state == "retry"
+
+
+def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:
+    """As `nohup` does."""
+    worker = workers.start("chaos", HIPQ_TEST_NOHUP="yes")
+    eventually(lambda: Worker.objects.filter(state="running").exists(), "it runs")
+
+    worker.send_signal(signal.SIGHUP)
+    job = hipq.enqueue("quick", {"number": 1})
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "it goes on")
+
+    assert worker.poll() is None
+    assert "event=told_to_stop" not in workers.log.read_text()
+
+
+def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) -> None:
+    supervisor = workers.start("chaos", "--processes", "2")
+    live = Worker.objects.filter(state__in=Worker.LIVE)
+    eventually(lambda: live.count() == 2, "two workers have registered")
+
+    supervisor.kill()
+
+    eventually(lambda: not live.exists(), "both have signed off")
+
+
+def test_a_child_that_hangs_while_it_starts_ends_at_the_second_signal(
+    workers: Workers, tmp_path: Path
+) -> None:
+    (tmp_path / "hanging_settings.py").write_text(
+        "import multiprocessing, pathlib, time\n"
+        "if multiprocessing.parent_process():\n"
+        "    from hipq_django.processes import stop_signals\n"
+        "    stop_signals.LAST_RESORT_SECONDS = 0.5\n"
+        f"    pathlib.Path({str(tmp_path / 'hangs')!r}).touch()\n"
+        "    time.sleep(3600)\n"
+        "from tests.settings import *\n"
+    )
+    path = f"{workers.environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
+    supervisor = workers.start(
+        "--processes", "2", PYTHONPATH=path, DJANGO_SETTINGS_MODULE="hanging_settings"
+    )
+    eventually((tmp_path / "hangs").exists, "a child hangs")
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # two of a kind might arrive as one
+        supervisor.send_signal(number)
+
+    assert supervisor.wait(timeout=60) == 0
