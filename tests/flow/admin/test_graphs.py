@@ -281,7 +281,7 @@ specs = values | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=specs)
 def test_a_preview_of_anything_is_a_page(admin_client: Client, graph: Node, spec: Any) -> None:
     response = send(admin_client, graph, spec, "_preview", seen="x")

@@ -28,9 +28,7 @@ EACH_MODEL = pytest.mark.parametrize("model", MODELS)
 FINE = {200, 302, 400, 403, 404, 405}
 CARD = "4111111111111111"
 
-fuzzed = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
