@@ -65,7 +65,9 @@ def test_jobs_are_filtered_by_where_they_stand_the_longest_living_first(
         ({"outcome": "timed_out"}, []),
     ]
     names = {job: name for name, job in jobs.items()}
-    listed = [(query, [names[job] for job in found(admin_client, **query)]) for query, _ in expected]
+    listed = [
+        (query, [names[job] for job in found(admin_client, **query)]) for query, _ in expected
+    ]
 
     assert listed == expected
 
@@ -240,7 +242,9 @@ def test_few_answers_are_not_looked_for_among_all_that_were_accepted(admin_clien
 
         assert "k-1" in page
         of_answers = [plan for plan in plans if 'FROM "hipq_answer"' in plan.sql]
-        assert_good([plan for plan in of_answers if 'AS "day"' not in plan.sql])  # that is the chart
+        assert_good(
+            [plan for plan in of_answers if 'AS "day"' not in plan.sql]
+        )  # that is the chart
 
 
 def test_a_malformed_message_is_found_by_its_kind_and_shown_with_its_problem(
