@@ -24,7 +24,7 @@ def look(page: Page, name: str, *, full: bool = False) -> None:
 
 def hidden(page: Page, pages: dict[str, str], lists_fit: Sequence[int] = WIDTHS) -> dict[str, int]:
     """Open pages; return by how many pixels which are wider than a screen or than a phone."""
-    found = {}
+    found: dict[str, int] = {}
     for name, url in pages.items():
         page.goto(url)
         found |= hidden_now(page, name, lists_fit)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db.models import Count
 from django.test import Client
 from django.utils import timezone, translation
 from django.utils.safestring import SafeData, mark_safe
@@ -264,8 +263,8 @@ def addresses_of_nodes() -> list[str]:
         found += [page_url(node, verb) for verb in VERBS]
     found += [page_url(node, "graph") for node in Node.objects.filter(job_type__name="flow.graph")]
     found += [page_url(graph, "start") for graph in Graph.objects.all()]
-    ports = NodePort.objects.exclude(name="*").annotate(messages_there=Count("messages"))
-    like = {(p.name, p.direction, p.has_default, p.messages_there > 0): p for p in ports}
+    ports = NodePort.objects.exclude(name="*")
+    like = {(p.name, p.direction, p.has_default, p.messages.exists()): p for p in ports}
     for port in like.values():
         found.append(f"{list_url(Node)}{port.node_id}/port/{port.pk}/")
     for row in Message.objects.filter(as_default=False).select_related("port"):
@@ -329,7 +328,11 @@ def test_no_word_of_what_an_action_says_stays_english(
     admin_client: Client, rows: None, made_up_language: None
 ) -> None:
     later = {"scheduled_run_time": timezone.now() + timedelta(days=1)}
-    possible = {"run_now": later, "requeue": {"state": State.FINAL}, "cancel": {}}
+    possible: dict[str, dict[str, Any]] = {
+        "run_now": later,
+        "requeue": {"state": State.FINAL},
+        "cancel": {},
+    }
     left = {}
     for action, values in possible.items():
         one, other = (JobFactory.create(**values) for _ in range(2))

@@ -64,12 +64,8 @@ def test_jobs_are_filtered_by_where_they_stand_the_longest_living_first(
         ({"outcome": "failed"}, ["failed"]),
         ({"outcome": "timed_out"}, []),
     ]
-    names = {job: name for name, job in jobs.items()}
-    listed = [
-        (query, [names[job] for job in found(admin_client, **query)]) for query, _ in expected
-    ]
-
-    assert listed == expected
+    for query, names in expected:
+        assert found(admin_client, **query) == [jobs[name] for name in names], query
 
 
 def test_what_ended_in_the_last_hour_is_listed_the_last_first(admin_client: Client) -> None:

@@ -12,7 +12,6 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoDbBlocker
 
-from hipq_django.domain.states import State
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.counts import COUNT_LIMIT
 from hipq_django.testing import travel
