@@ -57,7 +57,7 @@ def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, 
 
 
 def test_actions_lead_back_to_the_page(admin_client: Client, rows: Rows) -> None:
-    rows_of = {"pause": rows[Schedule], "requeue": Job.objects.final()[0]}
+    rows_of: dict[str, Any] = {"pause": rows[Schedule], "requeue": Job.objects.final()[0]}
     for action in ("run_now", "pause", "cancel", "requeue"):
         row = rows_of.get(action, rows[Job])
         only = f"/only-{type(row).__name__.lower()}/"
