@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Page
+
+WIDTHS = (420, 1400)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 # Set to a folder to look at the pages that the tests walk through.
 SCREENSHOTS = os.environ.get("HIPQ_TEST_SCREENSHOTS")
@@ -17,11 +22,31 @@ def look(page: Page, name: str, *, full: bool = False) -> None:
         page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=full)
 
 
-def overflow(page: Page) -> int:
-    """Return by how many pixels the page is wider than its window."""
-    return int(
-        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    )
+def hidden(page: Page, pages: dict[str, str], lists_fit: Sequence[int] = WIDTHS) -> dict[str, int]:
+    """Open pages; return by how many pixels which are wider than a screen or than a phone."""
+    found: dict[str, int] = {}
+    for name, url in pages.items():
+        page.goto(url)
+        found |= hidden_now(page, name, lists_fit)
+    return found
+
+
+def hidden_now(page: Page, name: str, lists_fit: Sequence[int] = WIDTHS) -> dict[str, int]:
+    """Return by how many pixels the page is wider than a screen or than a phone.
+
+    At the widths of `lists_fit`, a list has to fit into what it is scrolled in, too.
+    """
+    found = {}
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        look(page, f"{name}-{width}", full=True)
+        inner = ", #result_list" if width in lists_fit else ""
+        found[f"{name} at {width}"] = int(
+            page.locator(f"html{inner}").evaluate_all(
+                "es => Math.max(...es.map(e => e.scrollWidth - (e.parentElement || e).clientWidth))"
+            )
+        )
+    return {where: pixels for where, pixels in found.items() if pixels > 0}
 
 
 def contrast_of(one: str, other: str) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connections
+from django.test import Client
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from hipq_django.models import Queue
-from tests.admin_pages import list_url
 from tests.conftest import CHROMIUM
 
 # What a page and what an assertion wait for on a busy machine, in milliseconds.
@@ -29,20 +29,23 @@ def browser() -> Iterator[Browser]:
         connections.close_all()  # beside that loop the thread had connections of its own
 
 
+@pytest.fixture(scope="package")
+def window(browser: Browser, live_server: LiveServer) -> Page:
+    """A window for all tests, which keeps the styles and scripts of the pages."""
+    window = browser.new_page(base_url=live_server.url)
+    window.set_default_timeout(PATIENCE)
+    return window
+
+
 @pytest.fixture
-def page(browser: Browser, live_server: LiveServer) -> Iterator[Page]:
-    """A page in which an operator has logged in, without the cookies of earlier ones."""
-    User.objects.create_superuser("operator", password="3 a.m.")
-    page = browser.new_page(base_url=live_server.url, viewport={"width": 1400, "height": 900})
-    page.set_default_timeout(PATIENCE)
-    log_in(page)
-    yield page
-    page.close()
-
-
-def log_in(page: Page) -> None:
-    page.goto(list_url(Queue))
-    page.get_by_label("Username").fill("operator")
-    page.get_by_label("Password").fill("3 a.m.")
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+def page(window: Page, live_server: LiveServer) -> Iterator[Page]:
+    """A page in which an operator has logged in, as wide as a screen."""
+    operator = Client()
+    operator.force_login(User.objects.create_superuser("operator"))
+    name, url = settings.SESSION_COOKIE_NAME, live_server.url
+    window.context.add_cookies([{"name": name, "value": operator.cookies[name].value, "url": url}])
+    window.set_viewport_size({"width": 1400, "height": 900})
+    window.emulate_media(color_scheme="light")
+    yield window
+    window.goto("about:blank")  # so that it asks for nothing any more
+    window.context.clear_cookies()

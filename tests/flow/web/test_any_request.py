@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-from django.db import transaction
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pytest_django.live_server_helper import LiveServer
 
@@ -29,12 +26,13 @@ from hipq_django.flow.models import (
 from hipq_django.flow.runs import dispatching
 from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
 from tests.flow.web.conftest import PERMISSIONS, Api
+from tests.rolling_back import rolled_back
 
 REFUSED = {401, 403, 404, 405, 409, 413, 422}
 ROWS = (flow.Node, NodePort, Connection, Channel, Message, Wake, Alias, LogEntry)
 
 # Each example is rolled back, so that the rows of the fixture are as good as new.
-fuzzed = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 strange = st.sampled_from(
@@ -174,14 +172,6 @@ requests = st.sampled_from(ENDPOINTS).flatmap(
 def everything() -> list[Any]:
     """Return all rows of flows."""
     return [list(model.objects.order_by("pk").values()) for model in ROWS]
-
-
-@contextmanager
-def rolled_back() -> Iterator[None]:
-    """Undo what an example writes."""
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 def check(status: int, content: bytes, before: list[Any]) -> None:

@@ -45,6 +45,7 @@ from tests.factories import (
     QueueFactory,
     WorkerFactory,
 )
+from tests.rolling_back import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -257,11 +258,14 @@ def paused_node() -> Node:
 def addresses_of_nodes() -> list[str]:
     """Return those of the pages that belong to a node or to a graph."""
     found = [f"{list_url(Graph)}add/", *(f"{list_url(Node)}?status={s}" for s in ("failed", "x"))]
-    for node in Node.objects.all():
+    of_each_kind = {(node.status, node.paused): node for node in Node.objects.all()}
+    for node in of_each_kind.values():
         found += [page_url(node, verb) for verb in VERBS]
     found += [page_url(node, "graph") for node in Node.objects.filter(job_type__name="flow.graph")]
     found += [page_url(graph, "start") for graph in Graph.objects.all()]
-    for port in NodePort.objects.exclude(name="*"):
+    ports = NodePort.objects.exclude(name="*")
+    like = {(p.name, p.direction, p.has_default, p.messages.exists()): p for p in ports}
+    for port in like.values():
         found.append(f"{list_url(Node)}{port.node_id}/port/{port.pk}/")
     for row in Message.objects.filter(as_default=False).select_related("port"):
         found += [
@@ -320,47 +324,34 @@ def told(response: Any) -> set[str]:
     return words_of(unmarked(" ".join(messages)))
 
 
-@pytest.mark.parametrize("action", ["run_now", "requeue", "cancel"])
-def test_no_word_of_what_an_action_on_jobs_says_stays_english(
-    admin_client: Client, rows: None, made_up_language: None, action: str
-) -> None:
-    due = JobFactory.create()
-    possible = due if action != "requeue" else JobFactory.create(state=State.FINAL)
-    if action == "run_now":
-        possible = JobFactory.create(scheduled_run_time=timezone.now() + timedelta(days=1))
-
-    assert told(act(admin_client, action, possible, confirmed="1")) == set()
-    again = JobFactory.create(state=possible.state, scheduled_run_time=possible.scheduled_run_time)
-    assert told(press(admin_client, action, again)) == set()
-
-
-@pytest.mark.parametrize("action", ["pause", "resume"])
-def test_no_word_of_what_an_action_on_queues_says_stays_english(
-    admin_client: Client, rows: None, made_up_language: None, action: str
-) -> None:
-    queue = Queue.objects.get(name="bank")
-
-    assert told(act(admin_client, action, queue)) == set()
-    assert told(act(admin_client, action, queue)) == set()
-
-
-@pytest.mark.parametrize("action", ["run_now", "pause"])
-def test_no_word_of_what_an_action_on_schedules_says_stays_english(
-    admin_client: Client, rows: None, made_up_language: None, action: str
-) -> None:
-    assert told(act(admin_client, action, Schedule.objects.get())) == set()
-
-
-def test_no_word_of_what_cancelling_a_batch_says_stays_english(
+def test_no_word_of_what_an_action_says_stays_english(
     admin_client: Client, rows: None, made_up_language: None
 ) -> None:
+    later = {"scheduled_run_time": timezone.now() + timedelta(days=1)}
+    possible: dict[str, dict[str, Any]] = {
+        "run_now": later,
+        "requeue": {"state": State.FINAL},
+        "cancel": {},
+    }
+    left = {}
+    for action, values in possible.items():
+        one, other = (JobFactory.create(**values) for _ in range(2))
+        left[action] = told(act(admin_client, action, one, confirmed="1"))
+        left[f"button {action}"] = told(press(admin_client, action, other))
+    for action in ("pause", "resume"):
+        queue = Queue.objects.get(name="bank")
+        left[f"{action} queue"] = told(act(admin_client, action, queue))
+        left[f"{action} queue again"] = told(act(admin_client, action, queue))
+    for action in ("run_now", "pause"):
+        left[f"{action} schedule"] = told(act(admin_client, action, Schedule.objects.get()))
     batch = Batch.objects.get()
+    left["batch"] = left_in_english(act(admin_client, "cancel", batch).content.decode())
+    left["cancel batch"] = told(act(admin_client, "cancel", batch, confirmed="1"))
 
-    assert left_in_english(act(admin_client, "cancel", batch).content.decode()) == set()
-    assert told(act(admin_client, "cancel", batch, confirmed="1")) == set()
+    assert {action: words for action, words in left.items() if words} == {}
 
 
-def test_no_word_of_a_refused_edit_stays_english(
+def test_no_word_of_an_edit_stays_english(
     admin_client: Client, rows: None, made_up_language: None
 ) -> None:
     job = Job.objects.waiting().filter(queue__name="bank")[0]
@@ -368,68 +359,57 @@ def test_no_word_of_a_refused_edit_stays_english(
     Job.objects.filter(pk=job.pk).update(priority=7)
 
     refused = save(admin_client, job, opened, priority="5")
-
-    assert refused.context["adminform"].form.errors
-    assert left_in_english(refused.content.decode()) == set()
-
-
-def test_no_word_of_what_an_edit_says_stays_english(
-    admin_client: Client, rows: None, made_up_language: None
-) -> None:
-    job = Job.objects.waiting().filter(queue__name="bank")[0]
-
     saved = save(admin_client, job, priority="5")
 
+    assert refused.context["adminform"].form.errors
     assert messages_of(saved)
-    assert left_in_english(saved.content.decode()) == set()
+    for response in (refused, saved):
+        assert left_in_english(response.content.decode()) == set()
 
 
-@pytest.mark.parametrize("verb", list(VERBS))
 def test_no_word_of_what_is_done_to_nodes_stays_english(
-    admin_client: Client, nodes: Node, made_up_language: None, verb: str
-) -> None:
-    some = list(Node.objects.all())
-
-    assert told(confirm(admin_client, verb, nodes, extent="tree", force="on")) == set()
-    sent = {"confirmed": "1", "extent": "tree"}
-    assert told(act(admin_client, verb, *some, **sent)) == set()
-
-
-@pytest.mark.parametrize(
-    ("do", "sent"),
-    [
-        ("write", {"value": "5"}),
-        ("default", {"default": "5"}),
-        ("clear", {}),
-        ("move", {"direction": "out", "port": "out"}),
-    ],
-)
-def test_no_word_of_what_is_done_to_a_port_stays_english(
-    admin_client: Client, nodes: Node, made_up_language: None, do: str, sent: dict[str, str]
-) -> None:
-    url = f"{list_url(Node)}{nodes.pk}/port/{nodes.inputs['number'].row.pk}/"
-    seen = html(admin_client, url).partition('name="seen" value="')[2].partition('"')[0]
-    sent = {"do": do, "seen": seen, "node": str(nodes.pk), **sent}
-
-    asked = admin_client.post(url, sent).content.decode()
-    assert left_in_english(asked) <= {"number"}
-    assert told(admin_client.post(url, {**sent, "confirmed": "1"}, follow=True)) == set()
-
-
-def test_no_word_of_what_is_done_to_a_message_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None
 ) -> None:
+    some, left = list(Node.objects.all()), {}
+    for verb in VERBS:
+        with rolled_back():
+            left[verb] = told(confirm(admin_client, verb, nodes, extent="tree", force="on"))
+            left[verb] |= told(act(admin_client, verb, *some, confirmed="1", extent="tree"))
+
+    assert {verb: words for verb, words in left.items() if words} == {}
+
+
+def seen_on(client: Client, url: str) -> str:
+    """Return which state of its rows a page sends back."""
+    return html(client, url).partition('name="seen" value="')[2].partition('"')[0]
+
+
+def test_no_word_of_what_is_done_to_ports_and_messages_stays_english(
+    admin_client: Client, nodes: Node, made_up_language: None
+) -> None:
+    url = f"{list_url(Node)}{nodes.pk}/port/{nodes.inputs['number'].row.pk}/"
+    sent = {"value": "5", "default": "5", "direction": "out", "port": "out", "node": f"{nodes.pk}"}
+    asked, left = {}, {}
+    for do in ("write", "default", "clear", "move"):
+        with rolled_back():
+            does = {**sent, "do": do, "seen": seen_on(admin_client, url)}
+            asked[do] = left_in_english(admin_client.post(url, does).content.decode())
+            does["confirmed"] = "1"
+            left[do] = told(admin_client.post(url, does, follow=True))
     for page in ("message", "drop"):
         row = Message.objects.filter(port__node=nodes.pk, as_default=False)[0]
         url = f"{list_url(Node)}{nodes.pk}/{page}/{row.pk}/"
-        seen = html(admin_client, url).partition('name="seen" value="')[2].partition('"')[0]
-        assert told(admin_client.post(url, {"value": "9", "seen": seen}, follow=True)) == set()
+        does = {"value": "9", "seen": seen_on(admin_client, url)}
+        left[page] = told(admin_client.post(url, does, follow=True))
+
+    assert {do: words for do, words in asked.items() if words - {"number"}} == {}
+    assert {do: words for do, words in left.items() if words} == {}
 
 
 def test_no_word_of_what_is_done_to_a_graph_stays_english(
-    admin_client: Client, nodes: Node, made_up_language: None
+    admin_client: Client, made_up_language: None
 ) -> None:
-    row = Graph.objects.get()
+    row = Graph.objects.create(name="shop", spec={"nodes": PUBLIC})
 
     assert told(confirm(admin_client, "start", row, alias="new", seen=row.version)) == {"shop"}
     sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
@@ -443,45 +423,35 @@ def test_what_a_shipped_component_does_can_be_translated() -> None:
     assert {(made.__doc__ or "").strip().partition("\n")[0] for made in shipped} == SHIPPED
 
 
-def test_the_history_is_kept_in_english(
-    admin_client: Client, rows: None, nodes: Node, made_up_language: None
-) -> None:
-    job = JobFactory.create()
-    confirm(admin_client, "resume", nodes)
+def test_the_history_is_kept_in_english(admin_client: Client, made_up_language: None) -> None:
+    hourly = hipq.schedule("hourly", hipq.NewJob("echo"), "0 * * * *")
 
-    act(admin_client, "cancel", job, confirmed="1")
-    act(admin_client, "run_now", Schedule.objects.get())
+    confirm(admin_client, "resume", paused_node())
+    act(admin_client, "cancel", JobFactory.create(), confirmed="1")
+    act(admin_client, "run_now", hourly)
 
     kept = LogEntry.objects.values_list("change_message", flat=True)
     assert any("Cancelled." in message for message in kept)
     assert any("Resumed." in message for message in kept)
+    assert any("Run" in message for message in kept)
     assert not any(START in message for message in kept)
 
 
-@pytest.mark.parametrize(
-    ("language", "texts"),
-    [
-        ("de", ("Warteschlange", "Warum er nicht läuft", "Angehalten", "Jetzt ausführen")),
-        (
-            "fr",
-            ("Ouvrir la file", "exécute pas", "pause", "Exécuter maintenant"),
-        ),
-    ],
-)
-def test_a_job_page_speaks_the_language_of_its_reader(
-    admin_client: Client, rows: None, language: str, texts: tuple[str, ...]
-) -> None:
+def test_a_job_page_speaks_the_language_of_its_reader(admin_client: Client) -> None:
+    texts = {
+        "de": ("Warteschlange", "Warum er nicht läuft", "Angehalten", "Jetzt ausführen"),
+        "fr": ("Ouvrir la file", "exécute pas", "pause", "Exécuter maintenant"),
+    }
     job = JobFactory.create(scheduled_run_time=timezone.now() + timedelta(days=1))
     Queue.objects.update(paused=True)
 
-    with translation.override(language):
-        page = html(admin_client, page_url(job))
+    for language, expected in texts.items():
+        with translation.override(language):
+            shown = html(admin_client, page_url(job)).lower()
+        assert [text for text in expected if text.lower() not in shown] == []
 
-    shown = page.lower()
-    assert [text for text in texts if text.lower() not in shown] == []
 
-
-def test_a_reason_is_in_the_active_language(rows: None) -> None:
+def test_a_reason_is_in_the_active_language() -> None:
     job = JobFactory.create()
     Queue.objects.update(paused=True)
 
@@ -493,7 +463,7 @@ def test_a_reason_is_in_the_active_language(rows: None) -> None:
     assert said() == f"Queue {job.queue} is paused."
 
 
-def test_an_error_is_stored_in_english(rows: None, made_up_language: None) -> None:
+def test_an_error_is_stored_in_english(made_up_language: None) -> None:
     job_type = JobTypeFactory.create(name="ask")
     job = JobFactory.create(
         job_type=job_type,

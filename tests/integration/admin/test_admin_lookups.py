@@ -28,9 +28,7 @@ EACH_MODEL = pytest.mark.parametrize("model", MODELS)
 FINE = {200, 302, 400, 403, 404, 405}
 CARD = "4111111111111111"
 
-fuzzed = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -91,19 +89,19 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "lookup"), REFUSED)
-@pytest.mark.parametrize("page", ["list", "pop-up", "action"])
-def test_what_no_filter_asks_for_is_refused(
-    operator: Client, model: type[Model], lookup: str, page: str
-) -> None:
-    address = f"{list_url(model)}?{lookup}"
-    if page == "action":
-        sent = {"action": "cancel", "select_across": "1", ACTION_BOX: ["1"]}
-        response = operator.post(address, sent)
-    else:
-        response = operator.get(f"{address}{'&_popup=1' if page == 'pop-up' else ''}")
+def test_what_no_filter_asks_for_is_refused(operator: Client) -> None:
+    sent = {"action": "cancel", "select_across": "1", ACTION_BOX: ["1"]}
+    answered = []
+    for model, lookup in REFUSED:
+        address = f"{list_url(model)}?{lookup}"
+        pages = {
+            "list": operator.get(address),
+            "pop-up": operator.get(f"{address}&_popup=1"),
+            "action": operator.post(address, sent),
+        }
+        answered += [(address, page) for page, got in pages.items() if got.status_code != 400]
 
-    assert response.status_code == 400
+    assert answered == []
 
 
 def test_a_masked_value_cannot_be_found_out_by_asking(operator: Client, declare: Declare) -> None:
@@ -120,9 +118,8 @@ def test_a_masked_value_cannot_be_found_out_by_asking(operator: Client, declare:
     assert statuses == {400}
 
 
-@pytest.mark.parametrize(
-    ("model", "query", "found"),
-    [
+def test_what_is_there_to_ask_is_answered(admin_client: Client, rows: list[Model]) -> None:
+    expected: list[tuple[type[Model], dict[str, str], int]] = [
         (Job, {"state": "initial"}, 1),
         (Job, {"state": "final"}, 0),
         (Job, {"outcome": "failed"}, 0),
@@ -134,14 +131,13 @@ def test_a_masked_value_cannot_be_found_out_by_asking(operator: Client, declare:
         (Answer, {"kind": "response"}, 1),
         (Answer, {"kind": "malformed"}, 0),
         (JobType, {"q": "k_no_such"}, 0),
-    ],
-)
-def test_what_is_there_to_ask_is_answered(
-    admin_client: Client, rows: list[Model], model: type[Model], query: dict[str, str], found: int
-) -> None:
-    page = admin_client.get(list_url(model), query)
+    ]
+    counts = [
+        (model, query, admin_client.get(list_url(model), query).context["cl"].result_count)
+        for model, query, _ in expected
+    ]
 
-    assert page.context["cl"].result_count == found
+    assert counts == expected
 
 
 def test_the_job_types_are_found_by_a_part_of_their_name(
@@ -198,17 +194,16 @@ def test_jobs_are_sorted_by_their_id_only(admin_client: Client, rows: list[Model
     assert {sorted_by(admin_client, Job, f"{column}") for column in range(2, 12)} <= {"-id", "-pk"}
 
 
-@EACH_MODEL
-@pytest.mark.parametrize("order", ["1." * 3_000, "-", "x", "9" * 30, "9" * 5_000, "-1.1.\0"])
-def test_an_order_is_never_too_long_or_too_odd(
-    operator: Client, rows: list[Model], model: type[Model], order: str
-) -> None:
-    assert operator.get(list_url(model), {"o": order}).status_code == 200
+def test_an_order_is_never_too_long_or_too_odd(operator: Client, rows: list[Model]) -> None:
+    for order in ["1." * 3_000, "-", "x", "9" * 30, "9" * 5_000, "-1.1.\0"]:
+        for model in MODELS:
+            status = operator.get(list_url(model), {"o": order}).status_code
+            assert status == 200, (model, order[:20])
 
 
 # Whatever else an address may hold
 
-ODD = ["\0", "(", "\ud800", "x" * 60_000, "a " * 3_000, "9" * 19, "9" * 5_000, ""]
+ODD = ["\0(", "\ud800", "a " * 3_000, "9" * 19, "9" * 5_000]
 PARAMETERS = [
     "q", "p", "o", "all", "state", "outcome", "queue", "type", "status", "kind", "_to_field",
     "_popup", "_changelist_filters", "a__b",
@@ -220,78 +215,58 @@ def query(**values: str) -> str:
 
 
 @EACH_MODEL
-@pytest.mark.parametrize("name", PARAMETERS)
 def test_no_parameter_of_a_list_fails(
-    operator: Client, rows: list[Model], model: type[Model], name: str
-) -> None:
-    statuses = {
-        odd[:20]: operator.get(f"{list_url(model)}?{query(**{name: odd})}").status_code
-        for odd in ODD
-    }
-
-    assert set(statuses.values()) <= FINE, statuses
-
-
-@EACH_MODEL
-@pytest.mark.parametrize("page", ["change", "history", "match", "cancel"])
-def test_no_id_in_a_path_fails(
-    operator: Client, rows: list[Model], model: type[Model], page: str
-) -> None:
-    statuses = {}
-    for odd in ODD:
-        address = f"{list_url(model)}{quote(odd, errors='replace')}/{page}/"
-        statuses[odd[:20]] = {operator.get(address).status_code, operator.post(address).status_code}
-
-    assert set.union(*statuses.values()) <= FINE, statuses
-
-
-@EACH_MODEL
-def test_no_parameter_of_a_page_fails(
     operator: Client, rows: list[Model], model: type[Model]
 ) -> None:
-    row = next(row for row in rows if isinstance(row, model))
-    names = ["_to_field", "_changelist_filters"]
-    pages = [(page_url(row), name) for name in names]
-    pages += [(page_url(row, "match"), "job")] if model is Answer else []
+    """Those that a list has no filter for are all refused in the same way."""
+    statuses = {
+        (name, odd[:20]): operator.get(f"{list_url(model)}?{query(**{name: odd})}").status_code
+        for name in PARAMETERS
+        for odd in (ODD if name in ("q", "p", "o") or model in (Job, Answer) else ODD[:1])
+    }
 
-    for odd in ODD:
-        for page, name in pages:
-            status = operator.get(f"{page}?{query(**{name: odd})}").status_code
-            assert status in FINE, (name, odd[:20])
+    assert {asked: status for asked, status in statuses.items() if status not in FINE} == {}
 
 
 @EACH_MODEL
-@pytest.mark.parametrize("across", ["0", "1"])
-def test_no_selection_of_an_action_fails(
-    operator: Client, rows: list[Model], model: type[Model], across: str
-) -> None:
-    for odd in ODD:
-        for action in ("cancel" if model is Job else "pause", odd):
-            sent = {"action": action, ACTION_BOX: [odd], "select_across": across, "index": odd}
-            response = operator.post(list_url(model), urlencode(sent, True, errors="replace"),
-                                     content_type="application/x-www-form-urlencoded")  # fmt: skip
-            assert response.status_code in FINE, odd[:20]
+def test_no_id_in_a_path_fails(operator: Client, rows: list[Model], model: type[Model]) -> None:
+    statuses = {}
+    for page in ("change", "history", "match", "cancel"):
+        for odd in ODD:
+            address = f"{list_url(model)}{quote(odd, errors='replace')}/{page}/"
+            got = {operator.get(address).status_code, operator.post(address).status_code}
+            statuses[page, odd[:20]] = got
+
+    assert {asked: got for asked, got in statuses.items() if not got <= FINE} == {}
 
 
-@pytest.mark.parametrize(
-    ("model", "field"),
-    [
-        ("job", "queue"),
-        ("job", "job_type"),
-        ("job", "origin"),
-        ("answer", "job"),
-        ("jobtype", "queue"),
-        ("job", "worker"),
-    ],
-)
-def test_no_term_of_an_autocomplete_fails(
-    operator: Client, rows: list[Model], model: str, field: str
-) -> None:
-    asked = {"app_label": "hipq", "model_name": model, "field_name": field}
+def test_no_parameter_of_a_page_fails(operator: Client, rows: list[Model]) -> None:
+    pages = [(page_url(row), name) for row in rows for name in ("_to_field", "_changelist_filters")]
+    pages.append((page_url(rows[0], "match"), "job"))
 
-    for odd in ODD:
-        address = f"{reverse('admin:autocomplete')}?{query(**asked, term=odd)}"
-        assert operator.get(address).status_code in FINE, odd[:20]
+    for page, name in pages:
+        for odd in ODD:
+            status = operator.get(f"{page}?{query(**{name: odd})}").status_code
+            assert status in FINE, (page, name, odd[:20])
+
+
+def test_no_selection_of_an_action_fails(operator: Client, rows: list[Model]) -> None:
+    encoded = "application/x-www-form-urlencoded"
+    for model in MODELS:
+        for odd in ODD:
+            for action in ("cancel" if model is Job else "pause", odd):
+                sent = {"action": action, ACTION_BOX: odd, "select_across": "1", "index": odd}
+                response = operator.post(list_url(model), query(**sent), content_type=encoded)
+                assert response.status_code in FINE, (model, action[:20], odd[:20])
+
+
+def test_no_term_of_an_autocomplete_fails(operator: Client, rows: list[Model]) -> None:
+    fields = {"job": ["queue", "job_type", "origin", "worker"], "answer": ["job"]}
+    for model, field in [(m, f) for m in fields for f in fields[m]] + [("jobtype", "queue")]:
+        for odd in ODD:
+            asked = {"app_label": "hipq", "model_name": model, "field_name": field, "term": odd}
+            status = operator.get(f"{reverse('admin:autocomplete')}?{query(**asked)}").status_code
+            assert status in FINE, (model, field, odd[:20])
 
 
 @pytest.mark.parametrize("model", [Job, JobType, Queue])

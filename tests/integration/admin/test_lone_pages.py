@@ -11,7 +11,7 @@ from django.test import Client
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
+from hipq_django.models import Answer, Job, Queue, Schedule
 from tests.admin_pages import html, list_url, page_url
 from tests.factories import AnswerFactory, JobFactory, WorkerFactory
 
@@ -39,18 +39,15 @@ def rows() -> Rows:
     return {type(row): row for row in (*found, WorkerFactory.create())}
 
 
-@pytest.mark.parametrize("model", [Answer, Batch, Job, JobType, Queue, Schedule, Worker])
-def test_list_and_page_open_alone(admin_client: Client, rows: Rows, model: type[Model]) -> None:
-    def alone(url: str) -> str:
-        return url.replace("/admin/", f"/only-{model.__name__.lower()}/")
-
-    row = rows[model]
-    urls = [list_url(model), page_url(row), page_url(row, "history")]
-    urls += [page_url(row, "match")] if model is Answer else []
-
-    for page in (html(admin_client, alone(url)) for url in urls):
+def test_lists_and_pages_open_alone(admin_client: Client, rows: Rows) -> None:
+    for model, row in rows.items():
+        urls = [list_url(model), page_url(row), page_url(row, "history")]
+        urls += [page_url(row, "match")] if model is Answer else []
         others = {other._meta.model_name for other in rows} - {model._meta.model_name}
-        assert [name for name in others if f"/hipq/{name}/" in page] == []
+
+        for url in urls:
+            page = html(admin_client, url.replace("/admin/", f"/only-{model.__name__.lower()}/"))
+            assert [name for name in others if f"/hipq/{name}/" in page] == [], url
 
 
 def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, rows: Rows) -> None:
@@ -59,10 +56,11 @@ def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, 
     assert f"job {rows[Job].pk}" in html(admin_client, url, job=rows[Job].pk)
 
 
-@pytest.mark.parametrize("action", ["run_now", "pause", "cancel", "requeue"])
-def test_actions_lead_back_to_the_page(admin_client: Client, rows: Rows, action: str) -> None:
-    model = Schedule if action == "pause" else Job
-    row = Job.objects.final()[0] if action == "requeue" else rows[model]
-    url = page_url(row, action).replace("/admin/", f"/only-{model.__name__.lower()}/")
+def test_actions_lead_back_to_the_page(admin_client: Client, rows: Rows) -> None:
+    rows_of: dict[str, Any] = {"pause": rows[Schedule], "requeue": Job.objects.final()[0]}
+    for action in ("run_now", "pause", "cancel", "requeue"):
+        row = rows_of.get(action, rows[Job])
+        only = f"/only-{type(row).__name__.lower()}/"
+        url = page_url(row, action).replace("/admin/", only)
 
-    assert admin_client.post(url, {"confirmed": "1"}, follow=True).status_code == 200
+        assert admin_client.post(url, {"confirmed": "1"}, follow=True).status_code == 200, action

@@ -99,16 +99,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=lambda value: str(value)[:40])
-def test_what_cannot_be_is_said_and_nothing_is_written(
-    client: Client, change: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_is_said_and_nothing_is_written(client: Client) -> None:
     log_in(client, "view_schedule", "add_schedule")
-    response = client.post(ADD, NEW | change)
+    for change, said in WRONG:
+        response = client.post(ADD, NEW | change)
 
-    assert response.status_code == 200
-    assert said in response.content.decode()
-    assert not Schedule.objects.exists()
+        assert response.status_code == 200, change
+        assert said in response.content.decode()
+        assert not Schedule.objects.exists()
 
 
 def test_arguments_are_held_against_the_signature_of_the_task(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-from django.db import transaction
 from django.test import Client
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pytest_django import Settings
@@ -20,13 +17,14 @@ import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
 from hipq_django.models import Job
 from tests.integration.webhooks import ADDRESS, Partner, everything, signature
+from tests.rolling_back import rolled_back
 from tests.running import run_due_jobs
 
 STORED, GONE = 200, 410
 REFUSED = {400, 403, 404, 405, 413}
 
 # Each example is rolled back, so that the rows of the fixture are as good as new.
-fuzzed = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 strange = st.sampled_from(["\ud800", "\0", "NONE", "", 10**400, 1e308, "x" * 300, "\u202e", "\n"])
@@ -65,14 +63,6 @@ content_types = st.sampled_from(
     ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
 methods = st.sampled_from(["POST"] * 9 + ["GET", "PUT", "HEAD", "TRACE", "X-ODD"])
-
-
-@contextmanager
-def rolled_back() -> Iterator[None]:
-    """Undo what an example writes."""
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 def check(status: int, content: bytes, before: list[Any], method: str = "POST") -> None:
