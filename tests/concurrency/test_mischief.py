@@ -28,7 +28,7 @@ from hipq_django.scheduler.current_batch import REFUSED_SECONDS
 from hipq_django.scheduler.polling import REFUSED_SECONDS as REFUSED_START_SECONDS
 from hipq_django.sources import Received
 from hipq_django.sources.settings import SourceSettings
-from tests.concurrency.conftest import HOW, Refuse
+from tests.concurrency.conftest import RAISES, Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -550,7 +550,7 @@ def test_a_sensitive_value_of_two_lines_is_masked_before_one_line_of_a_refusal_i
 ) -> None:
     pem = "BEGIN S3CRET\nS3CRET END"
     declare("pay", sensitive=["pem"])(lambda job: None)
-    refuse = Refuse(HOW[0].replace("too much", f"cannot read {pem}"))
+    refuse = Refuse(RAISES.replace("too much", f"cannot read {pem}"))
     refuse("NEW.state = 'running'")
     hipq.enqueue("pay", {"pem": pem})
     worker = HandWorker()
