@@ -208,7 +208,7 @@ def kinds(declare: Declare, configure_queue: ConfigureQueue) -> Iterator[Kinds]:
 
 @IN_TURN
 @pytest.mark.parametrize(("error", "names"), PASSES)
-def test_what_a_pass_does_may_break_the_connection(
+def test_each_moment_of_a_pass_may_break_the_connection(
     kinds: Kinds, error: type[Exception], names: Sequence[str], in_turn: InTurn
 ) -> None:
     known: set[str] = set()

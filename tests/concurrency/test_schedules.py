@@ -417,7 +417,7 @@ def what_became() -> list[Any]:
 
 @IN_TURN
 @pytest.mark.parametrize("is_broken_row_there", [False, True])
-def test_what_a_firing_does_may_break_the_connection(
+def test_each_statement_of_a_firing_may_break_the_connection(
     now: time_machine.Traveller,
     put_back: Callable[[], None],
     is_broken_row_there: bool,

@@ -581,7 +581,7 @@ class Runaway(flow.Component):
         Recorder.calls.append("shutdown")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_case_042(logged: Heard, frozen_time: time_machine.Traveller) -> None:
     node = flow.start(Runaway)
     testing.drain(timeout=500)

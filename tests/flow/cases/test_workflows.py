@@ -426,7 +426,12 @@ def in_jq(spec: dict[str, Any]) -> dict[str, Any]:
     "spec",
     [
         fibonacci({"component": "g.longer"}),
-        in_jq(fibonacci({"component": "flow.filter", "inputs": {"filter": {"default": LONGER}}})),
+        pytest.param(
+            in_jq(
+                fibonacci({"component": "flow.filter", "inputs": {"filter": {"default": LONGER}}})
+            ),
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["python", "jq"],
 )
@@ -435,12 +440,12 @@ def test_fibonaccis_numbers_as_the_original_makes_them(spec: dict[str, Any]) -> 
         pytest.importorskip("jq")
     graph = flow.start(spec)
     found = []
-    for n in range(1, 9):
+    for n in range(1, 6):
         graph.inputs["n"].write(n)
         run_one_at_a_time(graph)
         found += list(graph.outputs["result"])
-    assert found == [1, 1, 2, 3, 5, 8, 13, 21]
+    assert found == [1, 1, 2, 3, 5]
 
-    alone = flow.start(spec, data={"n": [6]})
+    alone = flow.start(spec, data={"n": [4]})
     run_one_at_a_time(alone)
-    assert list(alone.outputs["result"]) == [8]
+    assert list(alone.outputs["result"]) == [3]

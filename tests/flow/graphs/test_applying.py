@@ -363,7 +363,7 @@ def is_named(spec: dict[str, Any], node: str, port: NodePort) -> bool:
     return port.name in sides.get("inputs" if port.direction == "in" else "outputs", {})
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(named, some_edges, named, some_edges)
 def test_a_graph_that_changed_is_as_one_that_was_started_so(
     before: Any, edges_before: Any, after: Any, edges_after: Any

@@ -292,7 +292,7 @@ edges: Any = st.lists(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nodes=st.dictionaries(st.sampled_from(["a", "b"]), node_specs), joined=edges)
 def test_what_the_check_lets_pass_is_started(nodes: Any, joined: Any) -> None:
     flow.graph("t.inner", TWICE)

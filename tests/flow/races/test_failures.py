@@ -57,7 +57,7 @@ def dies(worker: FlowWorker) -> FlowWorker:
         pytest.param(dies, 2, marks=pytest.mark.nightly),
     ],
 )
-def test_messages_count_once_whatever_of_a_run_breaks(
+def test_messages_count_once_whichever_moment_of_a_run_breaks(
     after_break: AfterBreak, runs: int, in_turn: InTurn
 ) -> None:
     """From the wake to the end of the run.
