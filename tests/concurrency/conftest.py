@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -13,6 +14,17 @@ from tests.concurrency.sessions import Session
 from tests.integration.conftest import configure_queue, connections_are_the_projects
 
 __all__ = ["configure_queue", "connections_are_the_projects"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    conform(Path(__file__).parent, items)
+
+
+def conform(folder: Path, items: list[pytest.Item]) -> None:
+    """Run all tests of a folder on PostgreSQL too: they are about transactions that meet."""
+    for item in items:
+        if folder in item.path.parents:
+            item.add_marker("conformance")
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ def test_a_tree_is_deleted_of_which_somebody_is_told(tree: flow.Node) -> None:
     assert tree.delete()
 
 
+@pytest.mark.conformance
 def test_a_doomed_tree_that_was_adopted_is_deleted_by_a_worker(tree: flow.Node) -> None:
     parent = flow.start("flow.widget", run=False)
     parent.adopt(tree, "large")

@@ -16,7 +16,7 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.models import Alias, Channel, Connection, Message, Node, NodePort, Wake
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 GRAPH: dict[str, Any] = {
     "nodes": {"one": {"component": "t.double"}},

@@ -212,6 +212,7 @@ def test_g11_a_node_runs_at_once_without_messages() -> None:
     assert (child.info["component"], child.info["args"]) == ("flow.graph", [])
 
 
+@pytest.mark.conformance
 def test_g12_a_node_that_is_there_is_adopted() -> None:
     there = flow.start(EMPTY)
     assert there.parent is None
@@ -271,6 +272,7 @@ def test_g16_defaults_of_in_ports_go_through() -> None:
     assert graph.outputs["sum"].read() == 12
 
 
+@pytest.mark.conformance
 def test_g17_ports_follow_a_new_spec() -> None:
     graph = run({"nodes": ADD_UP["nodes"]})
     assert (list(graph.inputs), list(graph.outputs)) == ([], [])
@@ -339,6 +341,7 @@ def test_g22_a_node_has_the_options_of_ports_that_the_spec_gives() -> None:
 # Their edges
 
 
+@pytest.mark.conformance
 def test_g23_messages_go_along_edges() -> None:
     graph = run(twice_the_total(), numbers=[[1, 2, 3, 4]])
 

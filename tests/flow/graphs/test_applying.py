@@ -79,6 +79,7 @@ def test_nodes_that_vanished_together_stay_connected_with_each_other() -> None:
 # Ports
 
 
+@pytest.mark.conformance
 def test_options_of_ports_follow() -> None:
     graph, node = started("t.add", inputs={"x": {}, "y": {"default": 5, "channels": ["/old"]}})
     node.inputs["x"].write(1)
@@ -129,6 +130,7 @@ def test_only_what_differs_is_changed() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"named": {}}])
+@pytest.mark.conformance
 def test_ports_that_came_into_being_stay_with_their_messages(more: dict[str, Any]) -> None:
     wild = {"*": {"default": 3}}
     graph, node = started("t.sum", inputs=wild)
@@ -211,6 +213,7 @@ def test_ports_of_a_graph_in_a_graph_follow() -> None:
 # Jobs
 
 
+@pytest.mark.conformance
 def test_jobs_and_their_queue_follow() -> None:
     graph, node = started("t.double", queue="slow", job={"priority": 5})
     graph.apply(of("t.double", queue="fast", job={"priority": 7, "timeout": 60}))

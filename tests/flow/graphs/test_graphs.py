@@ -170,6 +170,7 @@ def test_an_invalid_graph_is_refused_with_all_problems() -> None:
     assert not flow.Node.objects.exists()
 
 
+@pytest.mark.conformance
 def test_a_graph_is_changed_while_it_runs() -> None:
     node = flow.start(TWICE, data={"number": [1]})
     testing.drain()
@@ -442,6 +443,7 @@ def failed_graph() -> flow.Node:
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
+@pytest.mark.conformance
 def test_a_failed_graph_is_repaired_with_its_child(is_paused: bool) -> None:
     graph = failed_graph()
     inner = graph.children["inner"]

@@ -21,7 +21,7 @@ from tests.flow.life.machine import FlowLife
 from tests.job_life.actors import Actors
 from tests.job_life.machine import run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
