@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from django.db import Error, OperationalError, connection
+
+NUMBERS = re.compile(r"\d+|(%s(, )?)+")
+READS = re.compile(r"\w+\s+SELECT(?!.*\bhipq_\w+\()", re.DOTALL)
+"""Before and after what only reads, less is at stake than before the next write."""
 
 
 class Faults:
@@ -20,22 +26,23 @@ class Faults:
     def __init__(self, at: int, kind: type[Exception]) -> None:
         self._at = at
         self._kind = kind
-        self._moments = 0
+        self.moments: list[str] = []
+        """What was about to happen, or just had, at each."""
         self.place = ""
         """Where the connection broke; empty as long as it has not."""
 
-    def _pass(self, place: str) -> None:
-        self._moments += 1
-        if self._moments == self._at:
-            self.place = place
-            raise self._kind(f"server closed the connection: {place}")
+    def _pass(self, moment: str) -> None:
+        self.moments.append(moment)
+        if len(self.moments) == self._at:
+            self.place = moment[:67]
+            raise self._kind(f"server closed the connection: {self.place}")
 
     def execute(self, run: Callable[..., Any], sql: str, *arguments: Any) -> Any:
         """Stand around each statement."""
-        self._pass(f"before {sql[:60]}")
+        self._pass(f"before {sql}")
         result = run(sql, *arguments)
         if self._can_be_told_apart(sql):
-            self._pass(f"after {sql[:60]}")
+            self._pass(f"after {sql}")
         return result
 
     def _can_be_told_apart(self, sql: str) -> bool:
@@ -67,3 +74,29 @@ def breaking(at: int, kind: type[Exception] = OperationalError) -> Iterator[Faul
             yield faults
     finally:
         del database._commit
+
+
+Known = set[str]
+
+
+def at_each_moment(break_at: Callable[[int], Faults], known: Known | None = None) -> None:
+    """Break at no moment, and then at each of those that there were."""
+    for at in range(1, len(break_at(0).moments) + 1):
+        break_at(at)
+
+
+def at_each_write(break_at: Callable[[int], Faults], known: Known | None = None) -> None:
+    """Break at no moment, and then at each statement that writes and is not yet known."""
+    known = set() if known is None else known
+    for at, moment in enumerate(break_at(0).moments, start=1):
+        statement = NUMBERS.sub("?", moment)
+        if statement not in known and not READS.match(moment):
+            known.add(statement)
+            break_at(at)
+
+
+InTurn = Callable[..., None]
+
+IN_TURN = pytest.mark.parametrize(
+    "in_turn", [at_each_write, pytest.param(at_each_moment, marks=pytest.mark.nightly)]
+)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from itertools import count
 from math import inf
 from typing import Any
 
@@ -29,12 +28,10 @@ from hipq_django.scheduler import current_batch
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.signals import job_failed, job_finished
 from tests.declaring import Declare
-from tests.faults import breaking
+from tests.faults import IN_TURN, Faults, InTurn, breaking
 from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-MAX_MOMENTS = 300
 
 Act = Callable[[], Any]
 
@@ -47,28 +44,25 @@ def empty_tables() -> None:
             model.objects.all().delete()
 
 
-def breaks(at: int, error: type[Exception], act: Act) -> str:
-    """Do something over a connection that breaks at a moment; return where that was."""
-    with breaking(at, error) as faults, suppress(Error, ValueError):
-        act()
-    if faults.place:
-        connection.close()  # a transaction that was open ends with its connection
-    return faults.place
+class Breaks:
+    """Breaks what `prepare` returns somewhere; its other function then does and checks."""
 
+    def __init__(self, error: type[Exception], prepare: Callable[[], tuple[Act, Act]]) -> None:
+        self._error = error
+        self._prepare = prepare
 
-def each_moment(prepare: Callable[[], tuple[Act, Act]], error: type[Exception]) -> None:
-    """Break what `prepare` returns at each moment; its other function then does and checks."""
-    for at in count():
-        assert at < MAX_MOMENTS, "it has no end"
+    def __call__(self, at: int) -> Faults:
         empty_tables()
-        act, check = prepare()
-        place = breaks(at, error, act)
+        act, check = self._prepare()
+        with breaking(at, self._error) as faults, suppress(Error, ValueError):
+            act()
+        if faults.place:
+            connection.close()  # a transaction that was open ends with its connection
         try:
             check()
         except AssertionError as failed:
-            raise AssertionError(f"broken {place}") from failed
-        if at and not place:
-            break
+            raise AssertionError(f"broken {faults.place}") from failed
+        return faults
 
 
 def come_to_rest(worker: HandWorker) -> None:
@@ -127,9 +121,10 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
     job_finished.disconnect(told.finish)
 
 
+@IN_TURN
 @pytest.mark.parametrize("phase", ["request", "decision"])
 def test_what_is_said_and_sent_of_results(
-    runs: Counter[str], declare: Declare, told: Told, phase: str
+    runs: Counter[str], declare: Declare, told: Told, phase: str, in_turn: InTurn
 ) -> None:
     """It is not lost with the reply to the commit that wrote them; a signal may come twice."""
     declare("decides")(lambda job: 1 / 0).on_error(
@@ -156,11 +151,12 @@ def test_what_is_said_and_sent_of_results(
 
         return worker.save, check
 
-    each_moment(prepare, OperationalError)
+    in_turn(Breaks(OperationalError, prepare))
 
 
+@IN_TURN
 @BREAKS
-def test_unholding(runs: Counter[str], error: type[Exception]) -> None:
+def test_unholding(runs: Counter[str], error: type[Exception], in_turn: InTurn) -> None:
     def prepare() -> tuple[Act, Act]:
         runs.clear()
         first = hipq.enqueue("follows", "first")
@@ -178,11 +174,14 @@ def test_unholding(runs: Counter[str], error: type[Exception]) -> None:
 
         return worker.save, check
 
-    each_moment(prepare, error)
+    in_turn(Breaks(error, prepare))
 
 
+@IN_TURN
 @BREAKS
-def test_the_sweep_for_what_a_crash_has_left(runs: Counter[str], error: type[Exception]) -> None:
+def test_the_sweep_for_what_a_crash_has_left(
+    runs: Counter[str], error: type[Exception], in_turn: InTurn
+) -> None:
     def prepare() -> tuple[Act, Act]:
         runs.clear()
         first = hipq.enqueue("follows", "first")
@@ -197,12 +196,13 @@ def test_the_sweep_for_what_a_crash_has_left(runs: Counter[str], error: type[Exc
 
         return Sweep(get_instance()).run_all, check
 
-    each_moment(prepare, error)
+    in_turn(Breaks(error, prepare))
 
 
+@IN_TURN
 @BREAKS
 def test_new_ranks(
-    runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch, in_turn: InTurn
 ) -> None:
     at_once = timedelta(seconds=-1)  # also after a new measurement of the database's clock
     monkeypatch.setattr(reranking, "SETTLE", at_once)
@@ -233,7 +233,7 @@ def test_new_ranks(
 
         return rank, check
 
-    each_moment(prepare, error)
+    in_turn(Breaks(error, prepare))
 
 
 @pytest.fixture
@@ -270,13 +270,16 @@ def all_is_written(worker: HandWorker, runs: Counter[str]) -> None:
     assert not worker.batch
 
 
+@IN_TURN
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     # SQLite has no connection to lose, and needs no writer.
     "error",
     [pytest.param(OperationalError, marks=pytest.mark.postgres), ValueError],
 )
-def test_what_the_writer_writes(runs: Counter[str], error: type[Exception]) -> None:
+def test_what_the_writer_writes(
+    runs: Counter[str], error: type[Exception], in_turn: InTurn
+) -> None:
     """Successes by one statement; failures, and those of a job that another follows, by others."""
 
     def prepare() -> tuple[Act, Act]:
@@ -292,4 +295,4 @@ def test_what_the_writer_writes(runs: Counter[str], error: type[Exception]) -> N
 
         return writer._run, lambda: all_is_written(worker, runs)
 
-    each_moment(prepare, error)
+    in_turn(Breaks(error, prepare))

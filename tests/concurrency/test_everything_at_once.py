@@ -76,7 +76,9 @@ class Actor:
         return job
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))]
+)
 def test_any_order_of_everything_breaks_no_rule(
     seed: int, declare: Declare, configure_queue: ConfigureQueue
 ) -> None:

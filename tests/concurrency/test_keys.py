@@ -46,7 +46,7 @@ def test_of_many_that_enqueue_a_key_one_wins(step: Callable[[], Job]) -> None:
     assert Job.objects.filter(job_key="k").get() == winner
 
 
-CLIENTS = 16
+CLIENTS = 8
 
 
 @pytest.mark.parametrize("scope", KEY_FIELDS)
@@ -210,12 +210,9 @@ def test_of_many_that_enqueue_the_same_batch_one_creates_all_of_it() -> None:
     assert Job.objects.count() == 20
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_other(
-    attempt: int,
-) -> None:
+def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_other() -> None:
     """T6: one creates all of its jobs, the other is told which key is taken."""
-    batch = [hipq.NewJob("ask", job_key=f"{attempt}-{number}") for number in range(2_000)]
+    batch = [hipq.NewJob("ask", job_key=str(number)) for number in range(1_000)]
 
     results = run_together(
         lambda: hipq.enqueue_many(batch), lambda: hipq.enqueue_many(reversed(batch))
@@ -223,7 +220,7 @@ def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_othe
 
     (error,) = errors_of(results)
     assert isinstance(error, hipq.DuplicateJobKeyError)
-    assert Job.objects.count() == 2_000
+    assert Job.objects.count() == 1_000
 
 
 @pytest.mark.postgres

@@ -17,7 +17,7 @@ from tests.factories import JobFactory, JobTypeFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CALLERS, JOBS = 4, 40
+CALLERS, JOBS = 4, 12
 BEGINS = {"requeue_many": "final", "cancel_many": "initial", "run_now_many": "initial"}
 
 

@@ -268,7 +268,7 @@ def reserve_behind(
     return job
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("at", [1, *(pytest.param(at, marks=pytest.mark.nightly) for at in (2, 3))])
 def test_a_reservation_about_which_nobody_can_be_asked_goes_back(
     slow: Slow, reserve: Reserve, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -23,7 +24,7 @@ from hipq_django.schedules.firing import LOOK_SECONDS, TRY_AGAIN, Firing
 from tests.admin_pages import act, history, messages_of, press
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
-from tests.faults import breaking
+from tests.faults import IN_TURN, Faults, InTurn, breaking
 from tests.processes.conftest import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,7 +33,6 @@ NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 HOURLY = hipq.Cron("0 * * * *", "UTC")
 ECHO = hipq.NewJob("echo", {"n": 1})
 THREADS, ROUNDS = 4, 5
-MAX_MOMENTS = 200
 
 
 @pytest.fixture(autouse=True)
@@ -415,25 +415,18 @@ def what_became() -> list[Any]:
     ]
 
 
-def fire_over_a_broken_connection(moment: int) -> str:
-    """Fire while the connection breaks at this moment; return where it was."""
-    with breaking(moment) as faults:
-        try:
-            fire()
-        except Error:
-            connection.close()
-    return faults.place
-
-
+@IN_TURN
 @pytest.mark.parametrize("is_broken_row_there", [False, True])
-@pytest.mark.slow
 def test_each_statement_of_a_firing_may_break_the_connection(
-    now: time_machine.Traveller, put_back: Callable[[], None], is_broken_row_there: bool
+    now: time_machine.Traveller,
+    put_back: Callable[[], None],
+    is_broken_row_there: bool,
+    in_turn: InTurn,
 ) -> None:
     fire()  # the first look of a process also asks what the database has
-    expected: list[Any] | None = None
-    for moment in count():
-        assert moment < MAX_MOMENTS, "the firing has no end"
+    expected: list[Any] = []
+
+    def break_at(moment: int) -> Faults:
         now.move_to(NOON)
         put_back()
         if is_broken_row_there:
@@ -441,16 +434,18 @@ def test_each_statement_of_a_firing_may_break_the_connection(
             Schedule.objects.exclude(name__in=["first", "replace", "skip"]).delete()
         now.move_to(at(3))
 
-        place = fire_over_a_broken_connection(moment)
+        with breaking(moment) as faults, suppress(Error):
+            fire()
+        if faults.place:
+            connection.close()
         while fire():
             pass
 
-        if expected is None:
-            expected = what_became()  # nothing broke
-            continue
-        assert what_became() == expected, place
-        if not place:
-            break
+        expected[:] = expected or what_became()  # at first nothing breaks
+        assert what_became() == expected, faults.place
+        return faults
+
+    in_turn(break_at)
 
 
 # Two operators

@@ -21,7 +21,8 @@ from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS, FINISHERS = 30, 3
+FINISHERS = 3
+ROUNDS = pytest.mark.parametrize("rounds", [4, pytest.param(30, marks=pytest.mark.nightly)])
 
 
 def complete(job: Job) -> None:
@@ -37,8 +38,9 @@ def run_claims(worker: HandWorker) -> None:
     worker.save()
 
 
-def test_three_finishers_unhold_each_dependent_once() -> None:
-    for number in range(ROUNDS):
+@ROUNDS
+def test_three_finishers_unhold_each_dependent_once(rounds: int) -> None:
+    for number in range(rounds):
         needed = [hipq.enqueue("ask", job_key=f"{number}-{k}") for k in range(FINISHERS)]
         follower = hipq.enqueue("echo", after=needed)
         HandWorker().work()
@@ -51,8 +53,9 @@ def test_three_finishers_unhold_each_dependent_once() -> None:
         Job.objects.filter(pk=follower.pk).delete()
 
 
-def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs() -> None:
-    for number in range(ROUNDS):
+@ROUNDS
+def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs(rounds: int) -> None:
+    for number in range(rounds):
         needed = hipq.enqueue("ask", job_key=f"needed-{number}")
         follower = hipq.enqueue("ask", after=[needed])
         HandWorker().work()
@@ -65,9 +68,12 @@ def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs() -> None:
         assert (row.outcome, row.attempt) == ("cancelled", 0), f"round {number}"
 
 
-def test_what_follows_a_job_that_is_cancelled_while_it_ends_does_as_that_job_did() -> None:
+@ROUNDS
+def test_what_follows_a_job_that_is_cancelled_while_it_ends_does_as_that_job_did(
+    rounds: int,
+) -> None:
     """The one of the two that comes first decides, for the job and for what follows it."""
-    for number in range(ROUNDS):
+    for number in range(rounds):
         needed = hipq.enqueue("ask", job_key=f"needed-{number}")
         follower = hipq.enqueue("echo", after=[needed])
         HandWorker().work()
@@ -99,11 +105,14 @@ def test_what_ends_between_the_check_of_an_enqueue_and_its_commit_is_not_missed(
     assert Job.objects.get(pk=follower.pk).outcome == outcome
 
 
-def test_then_waits_for_members_that_a_member_adds_while_the_others_end(declare: Declare) -> None:
+@ROUNDS
+def test_then_waits_for_members_that_a_member_adds_while_the_others_end(
+    declare: Declare, rounds: int
+) -> None:
     split = declare.task("split", queue="other")(
         lambda job=hipq.JOB: job.batch.enqueue(hipq.NewJob("ask")).pk
     )
-    for number in range(ROUNDS // 3):
+    for number in range(rounds // 2):
         with hipq.batch(then=hipq.NewJob("echo")) as batch:
             batch.enqueue(hipq.NewJob("ask", job_key=f"member-{number}"))
             batch.enqueue(split.new())
@@ -123,13 +132,14 @@ def test_then_waits_for_members_that_a_member_adds_while_the_others_end(declare:
         Job.objects.filter(pk=then.pk).delete()
 
 
+@ROUNDS
 def test_what_a_member_adds_to_a_batch_that_is_being_cancelled_is_cancelled_or_refused(
-    declare: Declare,
+    declare: Declare, rounds: int
 ) -> None:
     split = declare.task("split", queue="other")(
         lambda job=hipq.JOB: job.batch.enqueue(hipq.NewJob("ask")).pk
     )
-    for number in range(ROUNDS // 3):
+    for number in range(rounds // 2):
         with hipq.batch(then=hipq.NewJob("echo")) as batch:
             batch.enqueue(split.new())
         worker = HandWorker("other")
@@ -179,7 +189,7 @@ def test_whoever_ends_a_job_unholds_some_of_very_many_and_the_sweep_the_rest(
     assert [sweep.run(), sweep.run(), sweep.run()] == [2, 1, 0]
 
 
-LONG = 200
+LONG = 100
 
 
 def test_a_long_chain_ends_at_once_with_its_first_job(caplog: pytest.LogCaptureFixture) -> None:

@@ -113,6 +113,7 @@ def test_who_looks_at_a_port_reads_the_newest_default_only(asked: Asked) -> None
     assert other.inputs["b"].default == MANY - 1
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_the_newest_default_is_found_by_the_index(asked: Asked) -> None:
     ports = [flow.start(Both, inputs=MEMORY, run=False).inputs["b"] for _ in range(2)]
@@ -160,6 +161,7 @@ def test_the_sweep_leaves_the_newest_default_of_each_port(
     assert [node.inputs["a"].size for node in nodes] == [2] * 5
 
 
+@pytest.mark.conformance
 def test_a_pile_of_defaults_goes_in_one_sweep(sweep: Callable[[], int]) -> None:
     node = flow.start(Both, inputs=MEMORY, run=False)
     node.pause()

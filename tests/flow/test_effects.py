@@ -223,6 +223,7 @@ def test_a_node_whose_end_is_refused_shuts_down_if_it_wanted_to(
     assert not node.children
 
 
+@pytest.mark.conformance
 def test_a_node_that_the_database_does_not_let_shut_down_fails_and_says_so(
     script: Script, refuse: Refuse, caplog: pytest.LogCaptureFixture
 ) -> None:

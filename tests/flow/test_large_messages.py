@@ -21,7 +21,7 @@ from tests.declaring import Declare
 from tests.memory import peak_of
 from tests.testapp.flows import Script
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 MEGABYTE = 1_000_000
 

@@ -11,7 +11,7 @@ from hipq_django import flow
 from hipq_django.database import schema
 from hipq_django.flow.models import Alias, Node
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db, pytest.mark.postgres]
 
 
 def selected(sql: str, *params: Any) -> list[tuple[Any, ...]]:

@@ -341,6 +341,7 @@ def test_a_job_that_was_deleted_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.conformance
 def test_a_job_that_the_database_refuses_stops_no_other(count: int, refuse: Refuse) -> None:
     """A trigger of the project's refuses it, say; with others, or alone."""
     shop = flow.start(SPEC | {"nodes": {"charge": {"jobs": "charge", "key": "id", "limit": 9}}})
@@ -360,6 +361,7 @@ def test_a_job_that_the_database_refuses_stops_no_other(count: int, refuse: Refu
     assert shop.status == "completed"
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_what_the_database_says_of_a_refused_job_is_masked(declare: Declare) -> None:
     declare("pay", sensitive=["card"])(lambda job: hipq.WAIT)

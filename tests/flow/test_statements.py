@@ -14,7 +14,7 @@ from hipq_django.flow.runs.loading import FIRST_PAGE
 from hipq_django.flow.statements import MANY
 from tests.testapp.flows import Script
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def test_a_packet_knows_when_it_was_written_on_every_page(script: Script) -> None:

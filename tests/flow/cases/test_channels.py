@@ -215,6 +215,7 @@ def test_nobody_is_looked_for_at_each_message(
     assert len(asked) == 1
 
 
+@pytest.mark.conformance
 def test_case_092(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     value = {"a": [1]}
     with flow.group():
@@ -330,6 +331,7 @@ def test_case_097(node: flow.Node) -> None:
     assert (node.status, list(node.inputs["number"].channels)) == ("completed", [])
 
 
+@pytest.mark.conformance
 def test_no_subscription_and_no_message_is_left(node: flow.Node) -> None:
     gone = flow.start(Sum, inputs={"number": {"channels": ["/n"]}}, run=False)
     gone.terminate(delete=True)

@@ -107,6 +107,7 @@ def test_a_child_is_of_the_instance_of_its_parent() -> None:
     assert not flow.Node.objects.using("default").exists()
 
 
+@pytest.mark.conformance
 def test_case_018() -> None:
     now = timezone.now()
     later = flow.start(Double, at=now + timedelta(hours=1))

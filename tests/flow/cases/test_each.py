@@ -153,6 +153,7 @@ def test_runs_make_way_after_a_batch() -> None:
     assert flow.Node.objects.get(pk=node.pk).runs == 4
 
 
+@pytest.mark.conformance
 def test_long_queues_are_read_page_by_page() -> None:
     node = flow.start("t.sum_once", data={"number": list(range(2500))})
     testing.drain()

@@ -16,7 +16,7 @@ from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
 from tests.testapp.flows import Asks, CannotTakeItsAnswer, CodeError, Double, Recorder, Script
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 Start = Callable[..., flow.Node]
 
 

@@ -56,6 +56,7 @@ def test_case_066() -> None:
     assert flow.start(Double).child("missing") is None
 
 
+@pytest.mark.conformance
 def test_case_067() -> None:
     node = flow.start(Fib, data={"n": [6]})
     testing.drain(timeout=60)
@@ -116,6 +117,7 @@ def test_values_that_are_no_json_are_refused() -> None:
     assert node.state.all() == {}
 
 
+@pytest.mark.conformance
 def test_a_state_is_changed_beside_what_flows_keep_in_it(script: Script) -> None:
     def perform(run: Any) -> None:
         Recorder.seen += run.each("item")

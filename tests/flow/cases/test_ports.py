@@ -58,6 +58,7 @@ def test_ports_are_mappings(script: Script) -> None:
     assert look(node.inputs) == seen == [None, 5, node.inputs["item"], True]
 
 
+@pytest.mark.conformance
 def test_case_073() -> None:
     node = flow.start(Wild, run=False)
     assert list(node.inputs) == []
@@ -67,6 +68,7 @@ def test_case_073() -> None:
     assert list(node.inputs) == ["new"]
 
 
+@pytest.mark.conformance
 def test_a_port_that_a_wildcard_stands_for_has_its_channels() -> None:
     node = flow.start(Wild, inputs={"*": {"channels": ["/orders"]}}, run=False)
     port = node.inputs["new"]
@@ -154,6 +156,7 @@ def test_case_080(node: flow.Node) -> None:
     assert not port.has_data
 
 
+@pytest.mark.conformance
 def test_a_default_goes_where_messages_go_and_wakes_nobody(node: flow.Node) -> None:
     source, listener = flow.start(Sum, run=False), flow.start(Sum, run=False)
     source.outputs["out"].connect(node.inputs["number"])
@@ -229,6 +232,7 @@ def test_case_085() -> None:
     assert node.outputs["out"].size == 0
 
 
+@pytest.mark.conformance
 def test_what_complete_tuples_did_is_kept() -> None:
     node = flow.start(add, run=False)
     node.inputs["x"].write_many([1, 2, "text", 4])
@@ -431,6 +435,7 @@ def test_messages_that_cannot_be_stored_are_refused(node: flow.Node, settings: A
     assert port.size == 0
 
 
+@pytest.mark.conformance
 def test_a_memory_port_keeps_the_last_message() -> None:
     node = flow.start(Both, inputs={"a": {}, "b": {"mode": "memory"}}, data={"a": [1], "b": [7, 8]})
     testing.drain()
@@ -442,6 +447,7 @@ def test_a_memory_port_keeps_the_last_message() -> None:
     assert node.inputs["b"].default == 9
 
 
+@pytest.mark.conformance
 def test_connections_deliver_for_good() -> None:
     source, targets = flow.start(Sum, run=False), [flow.start(Sum, run=False) for _ in range(2)]
     source.outputs["out"].write("before")
@@ -466,6 +472,7 @@ def test_rings_of_ports_are_refused() -> None:
             source.outputs["out"].connect(target.outputs["out"])
 
 
+@pytest.mark.conformance
 def test_a_run_waits_for_its_answer_with_all_that_it_did() -> None:
     import hipq_django as hipq
 
@@ -521,6 +528,7 @@ def test_a_chain_of_connections_may_be_long() -> None:
     assert node.inputs[names[-1]].peek() == ["arrives"]
 
 
+@pytest.mark.conformance
 def test_a_message_goes_along_each_path_to_a_port() -> None:
     node = flow.start("flow.placeholder", run=False)
     first, last = node.inputs["first"], node.inputs["last"]

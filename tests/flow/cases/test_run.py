@@ -308,6 +308,7 @@ def test_two_later_runs_of_which_one_is_due_while_another_executes(script: Scrip
         runs_later(node)
 
 
+@pytest.mark.conformance
 def test_a_terminated_node_forgets_its_later_run() -> None:
     node = flow.start(Recorder, run=False)
     node.run(wait=3600)
@@ -524,6 +525,7 @@ def test_case_040(recorder: Start) -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "terminated"])
+@pytest.mark.conformance
 def test_case_041(end: str) -> None:
     parents = {status: in_status(status) for status in ("suspended", "completed", "failed")}
     for parent in parents.values():
@@ -581,7 +583,7 @@ class Runaway(flow.Component):
         Recorder.calls.append("shutdown")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_case_042(logged: Heard, frozen_time: time_machine.Traveller) -> None:
     node = flow.start(Runaway)
     testing.drain(timeout=500)
@@ -607,6 +609,7 @@ def test_a_node_that_runs_too_often_may_be_terminated(logged: Heard) -> None:
     assert node.status == "terminated"
 
 
+@pytest.mark.conformance
 def test_a_node_that_runs_too_often_is_slowed_if_nothing_else_is_said() -> None:
     node = flow.start(Slowed)
     for _ in range(5):

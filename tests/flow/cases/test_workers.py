@@ -14,7 +14,7 @@ __all__ = ["workers"]
 
 pytestmark = pytest.mark.processes
 
-NODES = 100
+NODES = 20
 
 
 @pytest.fixture

@@ -212,6 +212,7 @@ def test_g11_a_node_runs_at_once_without_messages() -> None:
     assert (child.info["component"], child.info["args"]) == ("flow.graph", [])
 
 
+@pytest.mark.conformance
 def test_g12_a_node_that_is_there_is_adopted() -> None:
     there = flow.start(EMPTY)
     assert there.parent is None
@@ -271,6 +272,7 @@ def test_g16_defaults_of_in_ports_go_through() -> None:
     assert graph.outputs["sum"].read() == 12
 
 
+@pytest.mark.conformance
 def test_g17_ports_follow_a_new_spec() -> None:
     graph = run({"nodes": ADD_UP["nodes"]})
     assert (list(graph.inputs), list(graph.outputs)) == ([], [])
@@ -339,6 +341,7 @@ def test_g22_a_node_has_the_options_of_ports_that_the_spec_gives() -> None:
 # Their edges
 
 
+@pytest.mark.conformance
 def test_g23_messages_go_along_edges() -> None:
     graph = run(twice_the_total(), numbers=[[1, 2, 3, 4]])
 
@@ -426,7 +429,12 @@ def in_jq(spec: dict[str, Any]) -> dict[str, Any]:
     "spec",
     [
         fibonacci({"component": "g.longer"}),
-        in_jq(fibonacci({"component": "flow.filter", "inputs": {"filter": {"default": LONGER}}})),
+        pytest.param(
+            in_jq(
+                fibonacci({"component": "flow.filter", "inputs": {"filter": {"default": LONGER}}})
+            ),
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["python", "jq"],
 )
@@ -435,12 +443,12 @@ def test_fibonaccis_numbers_as_the_original_makes_them(spec: dict[str, Any]) -> 
         pytest.importorskip("jq")
     graph = flow.start(spec)
     found = []
-    for n in range(1, 9):
+    for n in range(1, 6):
         graph.inputs["n"].write(n)
         run_one_at_a_time(graph)
         found += list(graph.outputs["result"])
-    assert found == [1, 1, 2, 3, 5, 8, 13, 21]
+    assert found == [1, 1, 2, 3, 5]
 
-    alone = flow.start(spec, data={"n": [6]})
+    alone = flow.start(spec, data={"n": [4]})
     run_one_at_a_time(alone)
-    assert list(alone.outputs["result"]) == [8]
+    assert list(alone.outputs["result"]) == [3]

@@ -79,6 +79,7 @@ def test_nodes_that_vanished_together_stay_connected_with_each_other() -> None:
 # Ports
 
 
+@pytest.mark.conformance
 def test_options_of_ports_follow() -> None:
     graph, node = started("t.add", inputs={"x": {}, "y": {"default": 5, "channels": ["/old"]}})
     node.inputs["x"].write(1)
@@ -129,6 +130,7 @@ def test_only_what_differs_is_changed() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"named": {}}])
+@pytest.mark.conformance
 def test_ports_that_came_into_being_stay_with_their_messages(more: dict[str, Any]) -> None:
     wild = {"*": {"default": 3}}
     graph, node = started("t.sum", inputs=wild)
@@ -211,6 +213,7 @@ def test_ports_of_a_graph_in_a_graph_follow() -> None:
 # Jobs
 
 
+@pytest.mark.conformance
 def test_jobs_and_their_queue_follow() -> None:
     graph, node = started("t.double", queue="slow", job={"priority": 5})
     graph.apply(of("t.double", queue="fast", job={"priority": 7, "timeout": 60}))
@@ -363,7 +366,7 @@ def is_named(spec: dict[str, Any], node: str, port: NodePort) -> bool:
     return port.name in sides.get("inputs" if port.direction == "in" else "outputs", {})
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(named, some_edges, named, some_edges)
 def test_a_graph_that_changed_is_as_one_that_was_started_so(
     before: Any, edges_before: Any, after: Any, edges_after: Any

@@ -170,6 +170,7 @@ def test_an_invalid_graph_is_refused_with_all_problems() -> None:
     assert not flow.Node.objects.exists()
 
 
+@pytest.mark.conformance
 def test_a_graph_is_changed_while_it_runs() -> None:
     node = flow.start(TWICE, data={"number": [1]})
     testing.drain()
@@ -292,7 +293,7 @@ edges: Any = st.lists(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nodes=st.dictionaries(st.sampled_from(["a", "b"]), node_specs), joined=edges)
 def test_what_the_check_lets_pass_is_started(nodes: Any, joined: Any) -> None:
     flow.graph("t.inner", TWICE)
@@ -442,6 +443,7 @@ def failed_graph() -> flow.Node:
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
+@pytest.mark.conformance
 def test_a_failed_graph_is_repaired_with_its_child(is_paused: bool) -> None:
     graph = failed_graph()
     inner = graph.children["inner"]

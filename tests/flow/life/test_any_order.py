@@ -21,7 +21,7 @@ from tests.flow.life.machine import FlowLife
 from tests.job_life.actors import Actors
 from tests.job_life.machine import run
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -40,20 +40,22 @@ def same_each_time(
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("examples", [2, pytest.param(32, marks=pytest.mark.nightly)])
 def test_steps_that_overlap_keep_the_rules_and_all_data_arrive(
-    frozen_time: time_machine.Traveller,
+    frozen_time: time_machine.Traveller, examples: int
 ) -> None:
     """Writers, workers, operators and partners each have a transaction open, or wait for each
     other's locks, while others go on; a step may stop before any of its statements, and crash.
     """
     with Actors(4) as actors:
-        run(partial(FlowLife, actors, frozen_time), examples=32)
+        run(partial(FlowLife, actors, frozen_time), examples=examples)
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="there they overlap")
+@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.nightly)])
 def test_steps_one_after_another_keep_the_rules_and_all_data_arrive(
-    frozen_time: time_machine.Traveller,
+    frozen_time: time_machine.Traveller, examples: int
 ) -> None:
     """The same on one connection, as SQLite has one writer at a time."""
     with Actors(1) as actors:
-        run(partial(FlowLife, actors, frozen_time), examples=10)
+        run(partial(FlowLife, actors, frozen_time), examples=examples)

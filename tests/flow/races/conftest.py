@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hipq_django.database import built_once
 from hipq_django.flow.models import Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.scheduler import current_batch
-from tests.concurrency.conftest import session
+from tests.concurrency.conftest import conform, session
 from tests.flushing import flush
 from tests.hand_worker import HandWorker
 from tests.job_life.actors import END, Actors
@@ -24,6 +25,10 @@ from tests.job_life.steps import Steps
 __all__ = ["session"]
 
 ROUNDS = 50
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    conform(Path(__file__).parent, items)
 
 
 class FlowWorker(HandWorker):

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +23,14 @@ from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Batch, Job
-from tests.concurrency.conftest import HOW, Refuse
+from tests.concurrency.conftest import Refuse, refuse
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
 from tests.flow.races.conftest import FlowWorker, decided_by, nothing
 from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Script, Sum
+
+__all__ = ["refuse"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -654,13 +656,6 @@ def test_an_end_does_not_wait_for_who_has_locked_a_default(
 
     assert not Message.objects.exists()
     assert node.inputs["a"].default == 7
-
-
-@pytest.fixture
-def refuse() -> Iterator[Refuse]:
-    refuse = Refuse(HOW[0])
-    yield refuse
-    refuse.end()
 
 
 def sweep() -> int:

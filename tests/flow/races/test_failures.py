@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from decimal import Decimal
-from itertools import count
 from typing import Any
 
 import pytest
@@ -23,14 +22,13 @@ from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
-from tests.faults import breaking
+from tests.faults import IN_TURN, Faults, InTurn, breaking
 from tests.flow.conftest import RELEASED, release, withdraw
 from tests.flow.races.conftest import FlowWorker
 from tests.testapp.flows import Asks, CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-MAX_MOMENTS = 400
 AfterBreak = Callable[[FlowWorker], FlowWorker]
 
 
@@ -49,20 +47,29 @@ def dies(worker: FlowWorker) -> FlowWorker:
     return FlowWorker()
 
 
-@pytest.mark.parametrize("runs", [1, 2])
-@pytest.mark.parametrize("after_break", [goes_on, dies])
+@IN_TURN
+@pytest.mark.parametrize(
+    ("after_break", "runs"),
+    [
+        (goes_on, 2),
+        (dies, 1),
+        pytest.param(goes_on, 1, marks=pytest.mark.nightly),
+        pytest.param(dies, 2, marks=pytest.mark.nightly),
+    ],
+)
 def test_messages_count_once_whichever_moment_of_a_run_breaks(
-    after_break: AfterBreak, runs: int
+    after_break: AfterBreak, runs: int, in_turn: InTurn
 ) -> None:
-    """At each statement and commit, from the wake to the end of the run.
+    """From the wake to the end of the run.
 
     Several runs are ended by one transaction; one, by itself.
     """
-    for at in count(1):
-        assert at < MAX_MOMENTS, "the run has no end"
+
+    def break_at(moment: int) -> Faults:
+        Message.objects.all().delete()
         pairs = [_pair() for _ in range(runs)]
         worker = FlowWorker()
-        with breaking(at) as faults:
+        with breaking(moment) as faults:
             run_once(worker)
         survivor = after_break(worker)
         survivor.run_until_idle()
@@ -72,9 +79,9 @@ def test_messages_count_once_whichever_moment_of_a_run_breaks(
             assert node.inputs["number"].size == 0, faults.place
             assert node.status == "completed", faults.place
         assert not list(survivor.batch), faults.place
-        if not faults.place:
-            break
-        Message.objects.all().delete()
+        return faults
+
+    in_turn(break_at)
 
 
 def _pair() -> tuple[flow.Node, flow.Node]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.test import Client
 
@@ -11,18 +9,13 @@ import hipq_django as hipq
 from hipq_django.api import batches
 from hipq_django.models import Job
 from tests.admin_pages import act, history, log_in, messages_of, page_url, press
-from tests.concurrency.conftest import HOW, Refuse
+from tests.concurrency.conftest import Refuse, refuse
 from tests.factories import QueueFactory
 from tests.running import run_due_jobs
 
+__all__ = ["refuse"]
+
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def refuse() -> Iterator[Refuse]:
-    refuse = Refuse(HOW[0])
-    yield refuse
-    refuse.end()
 
 
 def test_the_history_says_who_cancelled_a_batch_also_where_that_was_interrupted(
