@@ -146,7 +146,9 @@ def test_status_shows_a_negative_limit_as_none() -> None:
     assert "none" in said("hipq_status")
 
 
-@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
+@pytest.mark.parametrize(
+    "command", ["hipq_status", pytest.param("hipq_prune", marks=pytest.mark.nightly)]
+)
 def test_a_database_without_the_tables_says_migrate(command: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "django", command, "--settings=tests.settings"],
