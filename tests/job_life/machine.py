@@ -38,6 +38,8 @@ from tests.job_life.workers import Workers
 
 SEARCHED = int(os.environ.get("HIPQ_TEST_EXAMPLES", "0"))
 STEPS = 50
+FEW = 3
+"""The examples of the commit suite, of which the first is the simplest that there is."""
 PHASES = [Phase.reuse, Phase.generate, Phase.shrink]
 """Not to explain: that takes as long as all the others."""
 
@@ -136,11 +138,14 @@ class JobLife(Callers, Workers, Partners, Operators):
 
 
 def run(life: Callable[[], RuleBasedStateMachine], *, examples: int) -> None:
-    """Run so many examples, always the same; or search, if told to, at random."""
+    """Run so many examples, always the same, but few of them in the commit suite; or search, if
+    told to, at random.
+    """
+    is_whole = settings.get_current_profile_name() == "nightly"
     run_state_machine_as_test(
         life,  # type: ignore[arg-type]  # it makes a machine
         settings=settings(
-            max_examples=SEARCHED or examples,
+            max_examples=SEARCHED or (examples if is_whole else FEW),
             derandomize=not SEARCHED,
             stateful_step_count=STEPS,
             deadline=None,

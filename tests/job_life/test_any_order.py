@@ -21,7 +21,7 @@ from tests.job_life import machine
 from tests.job_life.actors import Actors
 from tests.job_life.scripts import Scripted
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
@@ -42,6 +42,7 @@ def code(
     return code
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_steps_that_overlap_keep_the_rules_and_every_job_ends(
     code: Scripted, frozen_time: time_machine.Traveller

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from hipq_django.domain.windows import (
     WEEKDAYS,
@@ -502,7 +502,6 @@ def short_windows_in_seconds(draw: st.DrawFn) -> Window:
     return Window(start % 86400, end % 86400 or 86400, frozenset(range(7)))
 
 
-@settings(max_examples=400)
 @given(
     moments_near_changes(hours=40, grid=60), st.lists(windows_in_minutes(), min_size=1, max_size=3)
 )
@@ -518,7 +517,6 @@ def test_next_opening_is_the_first_open_minute(
     assert opening == scan(windows, moment, zone, step=timedelta(minutes=1), end=end)
 
 
-@settings(max_examples=200)
 @given(
     moments_near_changes(hours=1, grid=1),
     st.lists(short_windows_in_seconds(), min_size=1, max_size=3),
@@ -535,7 +533,6 @@ def test_next_opening_is_the_first_open_second(
     assert opening == expected or (expected is None and opening > end)
 
 
-@settings(max_examples=500)
 @given(
     st.sampled_from(sorted({name for name, _ in CLOCK_CHANGES})),
     st.datetimes(datetime(1950, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - made aware

@@ -221,7 +221,7 @@ ANSWERS = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ANSWERS)
 def test_a_batch_ends_as_its_answers_one_by_one(answers: list[hipq.NewAnswer]) -> None:
     """The order between different jobs is the only freedom of a batch."""

@@ -33,7 +33,9 @@ BOTH = {"front": "F", "back": "B"}
 Ask = Callable[[Job], Any]
 
 
-@pytest.fixture(params=["with response handler", "without"])
+@pytest.fixture(
+    params=["without", pytest.param("with response handler", marks=pytest.mark.nightly)]
+)
 def handles(request: pytest.FixtureRequest) -> bool:
     """Whether the type has a response handler; the result is the same."""
     return bool(request.param == "with response handler")

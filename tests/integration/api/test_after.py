@@ -936,10 +936,14 @@ def requeue_as_one_of_many(job: Job) -> Job:
     return row(job).successors.get()
 
 
-REQUEUES = [requeue_one, requeue_with_dependents, requeue_as_one_of_many]
+REQUEUES = [
+    requeue_one,
+    pytest.param(requeue_with_dependents, marks=pytest.mark.nightly),
+    pytest.param(requeue_as_one_of_many, marks=pytest.mark.nightly),
+]
 
 
-@pytest.mark.parametrize("requeue", REQUEUES)
+@pytest.mark.parametrize("requeue", [requeue_one, requeue_with_dependents, requeue_as_one_of_many])
 def test_a_job_that_is_requeued_while_what_it_follows_is_live_waits_for_that(
     step: Any, requeue: Callable[[Job], Job]
 ) -> None:
@@ -975,8 +979,7 @@ def test_a_requeued_job_follows_what_was_requeued_before_it(
     assert [result for _, result in row(again).inputs()] == ["A"]
 
 
-@pytest.mark.parametrize("succeeds", [False, True])
-@pytest.mark.parametrize("page_size", [300, 1])
+@pytest.mark.parametrize(("succeeds", "page_size"), [(False, 1), (True, 300)])
 def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
     step: Any, monkeypatch: pytest.MonkeyPatch, *, succeeds: bool, page_size: int
 ) -> None:

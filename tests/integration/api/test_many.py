@@ -208,9 +208,16 @@ def told() -> Iterator[list[int]]:
         signal.disconnect(receiver)
 
 
-@pytest.mark.slow
+@pytest.mark.conformance
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("verb", ["requeue_many", "cancel_many", "run_now_many"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "requeue_many",
+        pytest.param("cancel_many", marks=pytest.mark.nightly),
+        pytest.param("run_now_many", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_call_that_broke_off_anywhere_is_made_again_and_does_nothing_twice(
     verb: str, told: list[int], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:

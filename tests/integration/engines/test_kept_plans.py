@@ -22,7 +22,11 @@ from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.engines.test_plans import BACKLOG, add_final_jobs, execute, truncate
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.postgres,
+]
 
 FEW = 5
 TABLES = ("hipq_job", "hipq_answer", "hipq_attempt")
@@ -78,8 +82,15 @@ def analyze_early_answers() -> None:
     execute("ANALYZE hipq_answer")
 
 
-@pytest.mark.parametrize("limit", [0, 100])
-@pytest.mark.parametrize("analyzed", [True, False])
+@pytest.mark.parametrize(
+    ("analyzed", "limit"),
+    [
+        (True, 100),
+        (False, 0),
+        pytest.param(True, 0, marks=pytest.mark.nightly),
+        pytest.param(False, 100, marks=pytest.mark.nightly),
+    ],
+)
 def test_they_serve_tables_that_have_grown(declare: Declare, analyzed: bool, limit: int) -> None:
     @declare("break", queue="q", retry=hipq.Fixed(0, max_attempts=3))
     def break_it(job: Job) -> None:

@@ -31,9 +31,13 @@ from tests.declaring import Declare
 from tests.router import REPLICA
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.django_db(databases=["default", "other"], transaction=True),
+]
 
-INSTANCES = ("default", "other")
+INSTANCES = {"ReplicaRouter": "default", "PrimaryRouter": "other"}
+"""The instance that is used under each router."""
 
 READ_ONLY = {
     "postgresql": {"options": "-c default_transaction_read_only=on"},
@@ -41,19 +45,21 @@ READ_ONLY = {
 }
 
 
-@pytest.fixture(autouse=True, params=["ReplicaRouter", "PrimaryRouter"])
-def _replica(
+@pytest.fixture(autouse=True, params=INSTANCES)
+def router(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
+) -> str:
     databases = connections.configure_settings({"default": {}, "replica": dict(REPLICA)})
     monkeypatch.setitem(connections.settings, "replica", databases["replica"])
-    settings.DATABASE_ROUTERS = [f"tests.router.{request.param}"]
-
-
-@pytest.fixture(params=INSTANCES)
-def instance(request: pytest.FixtureRequest, declare: Declare) -> str:
-    """An instance that has job types of all kinds."""
     name: str = request.param
+    settings.DATABASE_ROUTERS = [f"tests.router.{name}"]
+    return name
+
+
+@pytest.fixture
+def instance(router: str, declare: Declare) -> str:
+    """An instance that has job types of all kinds."""
+    name = INSTANCES[router]
     parts = {"credit", "stock"}
     declare("send", instance=name, retry=hipq.Fixed(0, max_attempts=2))(lambda job: hipq.WAIT)
     declare("handled", instance=name)(lambda job: hipq.WAIT).on_response(lambda job, answer: answer)
@@ -251,7 +257,8 @@ def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
 
 def test_a_signed_url_is_answered(instance: str, client: Client, settings: Settings) -> None:
     settings.HIPQ = {
-        name: {"DATABASE": name, "CALLBACK_BASE_URL": "http://testserver"} for name in INSTANCES
+        name: {"DATABASE": name, "CALLBACK_BASE_URL": "http://testserver"}
+        for name in INSTANCES.values()
     }
     job = sent(instance, "send", "k")
 
