@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,11 +38,3 @@ def new_database(name: str = DATABASE, template: str = "template1") -> Iterator[
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         yield renamed(url, name)
         connection.execute(drop)
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens to."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,19 @@ import environ
 if environ.Env().bool("DOCS_POSTGRES"):
     DATABASES = {"default": environ.Env().db_url("DATABASE_URL")}
 """
+
+
+def free_port() -> int:
+    """Return a port that nobody listens to."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Return whether somebody takes connections at a port."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass
@@ -52,30 +67,37 @@ class FreshProject:
         assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}"
         return done.stdout
 
-    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        """Start a command of manage.py that goes on by itself."""
+    @contextmanager
+    def running(self, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Run Python beside the block, at whose end it is killed."""
         with log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "manage", *arguments],
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=output,
                 stderr=output,
             )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def run(self, *arguments: str, seconds: float = 60) -> str:
-        """Run a module of Python; return what it prints, fail unless it succeeds."""
-        result = subprocess.run(
-            [sys.executable, "-m", *arguments],
+        """Run Python; return what it prints, fail unless it succeeds."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
             cwd=self.folder,
             env=self.environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=seconds,
             check=False,
         )
-        assert result.returncode == 0, f"{' '.join(arguments)}:\n{result.stdout}{result.stderr}"
-        return result.stdout + result.stderr
+        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}"
+        return done.stdout
 
     @property
     def environment(self) -> dict[str, str]:

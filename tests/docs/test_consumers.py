@@ -61,8 +61,9 @@ def test_the_examples_work_together(fresh_project: FreshProject, tmp_path: Path)
     folder = fresh_project.folder / "dropped"
     folder.mkdir()
     fresh_project.create("shop")
-    blocks = [block for block in CONSUMERS.blocks() if block.language == "python"]
-    fresh_project.write(blocks, settings=SEVERAL_PROCESSES)
+    fresh_project.write(
+        [block for block in CONSUMERS.blocks() if block.language == "python"], SEVERAL_PROCESSES
+    )
     assert "no issues" in fresh_project.manage("check")
     fresh_project.manage("migrate", "-v0")
     enqueue = "from shop.jobs import charge_card\nfor n in '123': charge_card.enqueue(job_key=n)"
@@ -76,11 +77,11 @@ def test_the_examples_work_together(fresh_project: FreshProject, tmp_path: Path)
     }.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
 
-    consumer = fresh_project.start("hipq_consume", "dropped", log=tmp_path / "log")
-    eventually(lambda: not list(folder.iterdir()), "every file was taken")
-    consumer.send_signal(signal.SIGTERM)
-
-    assert consumer.wait(60) == 0, (tmp_path / "log").read_text()
+    log = tmp_path / "log"
+    with fresh_project.running("manage.py", "hipq_consume", "dropped", log=log) as consumer:
+        eventually(lambda: not list(folder.iterdir()), "every file was taken")
+        consumer.send_signal(signal.SIGTERM)
+        assert consumer.wait(60) == 0, log.read_text()
     fresh_project.manage("hipq_worker", "--until-idle")
     look = (
         "from hipq_django.models import *\n"

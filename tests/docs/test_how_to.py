@@ -42,5 +42,5 @@ def test_the_code_of_a_page_works(fresh_project: FreshProject, name: str) -> Non
     assert "OK" in output
     for_pytest = page.text.count("\ndef test_")
     if for_pytest:
-        output = fresh_project.run("pytest", "-p", "no:cacheprovider", "--ds=mysite.settings")
+        output = fresh_project.run("-m", "pytest", "-p", "no:cacheprovider", "--ds=mysite.settings")
         assert f"{int(ran.group(1)) + for_pytest} passed" in output

@@ -181,6 +181,7 @@ def set_variables(project: FreshProject) -> None:
     """Set the environment that the settings of the page read."""
     project.variables |= {
         "ALLOWED_HOSTS": "shop.example",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "SECRET_KEY": "x" * 50,
         "SITE_URL": "https://shop.example",
     }
@@ -194,25 +195,8 @@ def started(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command of a file in the project, as systemd or a container would."""
     assert command in RUN_HERE
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, *command[1:]],
-            cwd=project.folder,
-            env=environment(project),
-            stdout=output,
-            stderr=output,
-        )
-    try:
+    with project.running(*command[1:], log=log) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def environment(project: FreshProject) -> dict[str, str]:
-    """Return the environment of the project; `python` is that of the tests."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return dict(project.environment) | {"PATH": path}
 
 
 def status(project: FreshProject) -> Any:
@@ -232,7 +216,7 @@ def is_alive(
     return subprocess.run(
         [sys.executable, *ALIVE[1:], *arguments],
         cwd=project.folder,
-        env=environment(project) | variables,
+        env=project.environment | variables,
         capture_output=True,
         text=True,
         timeout=60,
@@ -306,14 +290,10 @@ def test_the_probe_looks_at_the_instance_that_it_is_given(
         file.write('HIPQ["other"] = {"HEARTBEAT_SECONDS": 1}\n')
 
     log = tmp_path / "worker.log"
-    worker = shop.start("hipq_worker", "--instance", "other", log=log)
-    try:
+    with shop.running("manage.py", "hipq_worker", "--instance", "other", log=log):
         eventually(lambda: starts(log), "the worker runs")
         assert not is_alive(shop, "--instance", "other").returncode
         assert is_alive(shop).returncode == 1
-    finally:
-        worker.kill()
-        worker.wait()
 
 
 @pytest.mark.processes
@@ -400,7 +380,7 @@ def test_the_figures_of_the_page_are_printed(shop: FreshProject) -> None:
     printed = subprocess.run(
         ["sh", "-c", script],
         cwd=shop.folder,
-        env=environment(shop),
+        env=shop.environment,
         capture_output=True,
         text=True,
         timeout=60,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.docs.documents import README
-from tests.docs.project import FreshProject
+from tests.docs.project import FreshProject, free_port, listens
 from tests.processes.conftest import eventually
 
 MOST_LINES = 130
@@ -62,23 +60,6 @@ def bank() -> Iterator[Bank]:
         thread.join()
 
 
-@contextmanager
-def web_server(project: FreshProject, port: int, log: Path) -> Iterator[None]:
-    """Run the project's own web server."""
-    process = project.start("runserver", "--noreload", f"127.0.0.1:{port}", log=log)
-    try:
-        eventually(lambda: _listens(port), "the web server listens")
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
 def post(url: str, content: Any) -> int:
     """POST JSON; return the status of the answer."""
     request = Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
@@ -99,9 +80,10 @@ def commands() -> list[str]:
 @pytest.mark.conformance
 @pytest.mark.processes
 def test_the_code_of_the_readme_pays_an_order_through_a_bank_that_answers_later(
-    fresh_project: FreshProject, bank: Bank, free_port: int, tmp_path: Path
+    fresh_project: FreshProject, bank: Bank, tmp_path: Path
 ) -> None:
-    project, site = fresh_project, f"http://127.0.0.1:{free_port}"
+    project, port = fresh_project, free_port()
+    site = f"http://127.0.0.1:{port}"
     project.create("shop")
     addresses = ADDRESSES.format(bank=f"http://127.0.0.1:{bank.server_port}/payments", site=site)
     project.write([block for block in README.blocks() if block.language == "python"], addresses)
@@ -114,7 +96,9 @@ def test_the_code_of_the_readme_pays_an_order_through_a_bank_that_answers_later(
     [payment] = bank.payments
     assert (payment["order"], payment["amount"]) == ("order-42", "9.90")
     assert "waiting for answer" in project.manage("hipq_status")
-    with web_server(project, free_port, tmp_path / "web.log"):
+    server = ("manage.py", "runserver", "--noreload", str(port))
+    with project.running(*server, log=tmp_path / "web.log"):
+        eventually(lambda: listens(port), "the web server listens")
         assert post(payment["callback"], {"response": {"receipt": "R-1"}}) == 200
     project.manage(worker, "--until-idle")
     assert "succeeded {'receipt': 'R-1'} 1 attempt" in project.manage("shell", "-c", LOOK)

@@ -8,12 +8,8 @@ and commands are forked from one process.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,8 +20,7 @@ from django.core.management import call_command
 
 from tests.conftest import ROOT
 from tests.docs.documents import Block, Document
-from tests.docs.forked import forks
-from tests.docs.project import SETTINGS_OF_THE_TEST, FreshProject
+from tests.docs.project import SETTINGS_OF_THE_TEST, FreshProject, free_port, listens
 from tests.processes.conftest import eventually
 
 TUTORIALS = [Document(ROOT / "docs" / name) for name in ("tutorial.md", "tutorial-flow.md")]
@@ -37,18 +32,19 @@ OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index", "--quiet")
 class Reader:
     """Somebody who does what the tutorial says, in three terminals."""
 
-    def __init__(self, folder: Path, database_url: str, *, is_quick: bool) -> None:
-        self._folder = folder
+    def __init__(self, project: FreshProject, *, is_quick: bool) -> None:
+        self._project = project
         self._is_quick = is_quick
-        self._installed = folder / "installed"
-        self._bank_log, self._site_log = folder / "bank.log", folder / "site.log"
+        self._installed = project.folder / "installed"
+        if not is_quick:  # he has only what the tutorial tells to install
+            project.variables["PYTHONPATH"] = str(self._installed)
+        self._bank_log, self._site_log = project.folder / "bank.log", project.folder / "site.log"
         self._ports = {SITE_PORT: str(free_port()), BANK_PORT: str(free_port())}
         self._servers = ExitStack()
-        self._environment = environment(self._installed, database_url)
 
     def write(self, block: Block) -> None:
         """Add the block to the end of the file that it names, or create the file."""
-        with (self._folder / block.file).open("a") as file:
+        with (self._project.folder / block.file).open("a") as file:
             file.write(f"\n{self._with_free_ports(block.text)}")
             if block.file.endswith("settings.py"):
                 file.write(SETTINGS_OF_THE_TEST)
@@ -86,13 +82,13 @@ class Reader:
 
     def _django_admin(self, command: str, name: str) -> str:
         if self._is_quick:
-            (self._folder / name).mkdir()
-            call_command(command, name, self._folder / name)
+            (self._project.folder / name).mkdir()
+            call_command(command, name, self._project.folder / name)
             return ""
         return self._run("-m", "django", command, name)
 
     def _cd(self, folder: str) -> str:
-        self._folder /= folder
+        self._project.folder /= folder
         return ""
 
     def _curl(self, option: str, data: str, url: str) -> str:
@@ -111,62 +107,18 @@ class Reader:
     def _run(self, *arguments: str) -> str:
         if self._is_quick:
             assert arguments[0] == "manage.py"
-            done = forks().run(arguments[1:], self._folder, self._environment, COMMAND_SECONDS)
-        else:
-            done = subprocess.run(
-                [sys.executable, *arguments],
-                check=False,
-                cwd=self._folder,
-                env=self._environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=COMMAND_SECONDS,
-            )
-        assert done.returncode == 0, f"{arguments}:\n{done.stdout}"
-        return done.stdout
+            return self._project.manage(*arguments[1:], seconds=COMMAND_SECONDS)
+        return self._project.run(*arguments, seconds=COMMAND_SECONDS)
 
     def _serve(self, port: str, *arguments: str, log: Path) -> str:
-        with log.open("wb") as output:
-            server = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=self._folder,
-                env=self._environment,
-                stdout=output,
-                stderr=output,
-            )
-        self._servers.callback(server.wait)
-        self._servers.callback(server.kill)
-        eventually(lambda: listens(self._ports[port]), f"{arguments} listens")
+        self._servers.enter_context(self._project.running(*arguments, log=log))
+        eventually(lambda: listens(int(self._ports[port])), f"{arguments} listens")
         return ""
 
     def _with_free_ports(self, text: str) -> str:
         for port, own in self._ports.items():
             text = text.replace(port, own)
         return text
-
-
-def environment(installed: Path, database_url: str) -> dict[str, str]:
-    """Return the variables of a reader who has only what the tutorial tells to install."""
-    inherited = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
-    return inherited | {
-        "DATABASE_URL": database_url,
-        "DOCS_POSTGRES": str(database_url.startswith("postgres")),
-        "PYTHONPATH": os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]),
-    }
-
-
-def free_port() -> int:
-    """Return a port that nobody listens to."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def listens(port: str) -> bool:
-    """Return whether somebody takes connections at a port."""
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 def post(data: str, url: str) -> str:
@@ -194,7 +146,7 @@ def pattern(lines: list[str]) -> re.Pattern[str]:
 
 @pytest.fixture
 def reader(fresh_project: FreshProject, *, is_quick: bool) -> Iterator[Reader]:
-    reader = Reader(fresh_project.folder, fresh_project.database_url, is_quick=is_quick)
+    reader = Reader(fresh_project, is_quick=is_quick)
     yield reader
     reader.leave()
 

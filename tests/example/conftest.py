@@ -2,6 +2,4 @@
 
 from pytest_django.fixtures import django_db_setup
 
-from tests.docs.conftest import free_port
-
-__all__ = ["django_db_setup", "free_port"]
+__all__ = ["django_db_setup"]

@@ -18,6 +18,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.models import Answer, Job
 from hipq_django.sources import IGNORE, Received
 from hipq_django.testing import assert_enqueued
+from tests.docs.project import free_port
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -134,9 +135,9 @@ def test_a_message_of_another_form_is_refused(content: Any) -> None:
 
 
 def test_a_supplier_that_cannot_be_reached_is_tried_again(
-    settings: LazySettings, free_port: int
+    settings: LazySettings,
 ) -> None:
-    settings.SUPPLIER_URL = f"http://127.0.0.1:{free_port}/orders"
+    settings.SUPPLIER_URL = f"http://127.0.0.1:{free_port()}/orders"
     bought = buy("Lamps", 1)
 
     run_due_jobs()

@@ -15,6 +15,7 @@ from example_project.payments.jobs import BACK_OFF, charge
 from example_project.payments.models import Order
 from hipq_django.models import Job
 from hipq_django.testing import assert_enqueued
+from tests.docs.project import free_port
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -181,9 +182,9 @@ def test_an_order_is_declined_after_the_last_attempt(client: Client, order: Orde
 
 
 def test_a_bank_that_cannot_be_reached_is_tried_again_later(
-    settings: LazySettings, free_port: int
+    settings: LazySettings,
 ) -> None:
-    settings.BANK_URL = f"http://127.0.0.1:{free_port}/payments"
+    settings.BANK_URL = f"http://127.0.0.1:{free_port()}/payments"
     order = Order.objects.create(item="Lamp", amount=25)
     charge(order)
 
