@@ -33,6 +33,7 @@ PR_SET_PDEATHSIG = 1
 CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"
 HEARTBEAT_MIN = "hipq_django.processes.heartbeat.MIN_SECONDS"
 LAST_RESORT = "hipq_django.processes.stop_signals.LAST_RESORT_SECONDS"
+RESTART = "hipq_django.processes.supervisor.RESTART_SECONDS"
 """Constants that tests shorten."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
