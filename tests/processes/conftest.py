@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from django.db import connection
 
 from tests.kafka import KafkaCluster, kafka_cluster
-from tests.processes.forked import READ_EARLY, ForkedProcess
+from tests.processes.forked import READ_EARLY, RESTART, ForkedProcess
 
 DEADLINE_SECONDS = 120.0
 """How long a test waits for what should take much less, on a machine that has other work."""
@@ -114,6 +115,12 @@ def workers(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Wor
 def no_silence(workers: Workers) -> None:
     """However long the machine keeps a worker from its heartbeat, it is not declared lost."""
     workers.environment["HIPQ_TEST_HEARTBEAT_SECONDS"] = "600"
+
+
+@pytest.fixture
+def no_pause(workers: Workers) -> None:
+    """A supervisor replaces a dead process at once, not after a second."""
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({RESTART: 0.05})
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ A new interpreter takes 1.5 s of a processor until it has; a fork takes a quarte
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import multiprocessing
@@ -13,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,12 +27,10 @@ from tests import settings as module_of_settings
 READ_EARLY = {"DJANGO_SETTINGS_MODULE", "HIPQ_TEST_WITH_SCHEDULE"}
 """Environment variables that are read while Django is loaded: too early for a fork."""
 
-PR_SET_PDEATHSIG = 1
-"""Of Linux: the signal that a process gets when the one that has forked it ends."""
-
 CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"
 HEARTBEAT_MIN = "hipq_django.processes.heartbeat.MIN_SECONDS"
 LAST_RESORT = "hipq_django.processes.stop_signals.LAST_RESORT_SECONDS"
+RESTART = "hipq_django.processes.supervisor.RESTART_SECONDS"
 """Constants that tests shorten."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -94,8 +92,7 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], log: Path, is_ready: Connection
 ) -> None:
     os.setsid()
-    if sys.platform == "linux":  # a run that is killed leaves no workers behind
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_end_with_the_tests, daemon=True).start()
     signal.signal(
         signal.SIGHUP, signal.SIG_IGN if "HIPQ_TEST_NOHUP" in environment else signal.SIG_DFL
     )
@@ -113,6 +110,14 @@ def _run(
         module, _, name = path.rpartition(".")
         setattr(importlib.import_module(module), name, value)
     execute_from_command_line(["django", *command])
+
+
+def _end_with_the_tests() -> None:
+    """End with all children when the tests' process ends, also if that is killed."""
+    tests = multiprocessing.parent_process()
+    assert tests
+    tests.join()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _read_settings_anew() -> None:

@@ -211,7 +211,7 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
 
 
 @pytest.mark.parametrize("policy", ["none", nightly("fixed"), nightly("exponential")])
-@pytest.mark.usefixtures("no_silence")
+@pytest.mark.usefixtures("no_silence", "no_pause")
 def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
     workers: Workers, tmp_path: Path, policy: str
 ) -> None:
@@ -233,7 +233,7 @@ def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
         assert job.attempts.filter(kind=Attempt.Kind.WORKER_LOST).count() <= 1
 
 
-@pytest.mark.usefixtures("no_silence")
+@pytest.mark.usefixtures("no_silence", "no_pause")
 def test_a_child_that_dies_is_replaced_and_its_job_taken_over_at_once(
     workers: Workers, tmp_path: Path
 ) -> None:
