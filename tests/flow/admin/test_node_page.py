@@ -288,6 +288,7 @@ def test_previews_are_cut_and_a_message_is_whole_for_who_may_view_it(client: Cli
     assert "the end" in html(client, url)
 
 
+@pytest.mark.conformance
 def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) -> None:
     node = flow.start("t.sum", run=False)
     node.inputs["number"].write({"text": "x" * 100_000})
@@ -296,6 +297,7 @@ def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) ->
     assert len(html(admin_client, port_page(node.inputs["number"]))) < 30_000
 
 
+@pytest.mark.conformance
 def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> None:
     node = flow.start("t.sum", run=False)
     node.inputs["number"].write(0)
@@ -309,6 +311,7 @@ def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> Non
     assert "10,000+" in html(admin_client, list_url(Node))
 
 
+@pytest.mark.conformance
 def test_the_number_of_queries_does_not_grow_with_ports_and_messages(
     admin_client: Client, django_assert_max_num_queries: Any
 ) -> None:

@@ -69,6 +69,7 @@ def in_the_future() -> Job:
 # What they do
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False])
 def test_run_now_lets_a_job_run_now(admin_client: Client, from_page: bool) -> None:
     job = in_the_future()
@@ -82,6 +83,7 @@ def test_run_now_lets_a_job_run_now(admin_client: Client, from_page: bool) -> No
     assert run_due_jobs() == 1
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False])
 @pytest.mark.parametrize("state", ["initial", "running", "error", "retry"])
 def test_cancel_ends_a_live_job(admin_client: Client, state: str, from_page: bool) -> None:
@@ -99,6 +101,7 @@ def test_cancel_ends_a_live_job(admin_client: Client, state: str, from_page: boo
     assert history(job) == ["Cancelled."]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False])
 def test_requeue_makes_a_fresh_job_from_a_final_one(admin_client: Client, from_page: bool) -> None:
     job = job_in("final", outcome="failed", error="boom", job_data={"order": 42}, job_key="k")
@@ -260,6 +263,7 @@ def test_of_several_jobs_the_refused_are_named_and_the_others_go_on(admin_client
     assert history(waiting) == ["Set to run now, its time windows dropped."]
 
 
+@pytest.mark.conformance
 def test_a_requeue_is_refused_while_another_job_has_the_key(admin_client: Client) -> None:
     job = job_in("final", job_key="k")
     live = job_in("retry", job_key="k", job_type=job.job_type)
@@ -295,6 +299,7 @@ def all_of(client: Client, action: str, **filters: str) -> Any:
     )
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("action", ACTIONS)
 def test_of_very_many_jobs_the_first_are_taken_in_turn(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, action: str
@@ -311,6 +316,7 @@ def test_of_very_many_jobs_the_first_are_taken_in_turn(
     assert messages_of(all_of(admin_client, action)) == [nothing]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("field", ["job_key", "waiting_key"])
 def test_jobs_whose_key_is_in_use_keep_no_others_from_being_requeued(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, field: str
@@ -327,6 +333,7 @@ def test_jobs_whose_key_is_in_use_keep_no_others_from_being_requeued(
     assert [job.successors.count() for job in jobs] == [0, 0, 1, 1]
 
 
+@pytest.mark.conformance
 def test_all_jobs_of_a_filtered_list_are_those_that_it_shows(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +411,7 @@ def test_a_button_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> Non
     assert messages_of(response) == ["There is no job 4711."]
 
 
+@pytest.mark.conformance
 def test_what_cannot_be_logged_is_not_done(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,6 +574,7 @@ def broken_chain(declare: Declare) -> list[Job]:
     return [Job.objects.get(pk=job.pk) for job in jobs]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("chosen", [True, False])
 def test_a_job_is_requeued_with_what_it_took_down_where_that_is_chosen(
     client: Client, broken_chain: list[Job], chosen: bool
@@ -673,6 +682,7 @@ def family(declare: Declare) -> list[Job]:
     return list(Job.objects.order_by("pk"))
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("chosen", [True, False])
 def test_a_job_is_cancelled_with_what_it_has_enqueued_where_that_is_chosen(
     client: Client, family: list[Job], chosen: bool

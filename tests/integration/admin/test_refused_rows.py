@@ -15,7 +15,7 @@ from tests.concurrency.conftest import HOW, Refuse
 from tests.factories import QueueFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
