@@ -41,6 +41,7 @@ def send(client: Client, graph: Node, spec: Any, button: str = "_apply", seen: s
     return client.post(page_url(graph, "graph"), sent, follow=True)
 
 
+@pytest.mark.conformance
 def test_a_new_spec_is_applied(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     nodes = {**SPEC["nodes"], "three": {"component": "flow.flatten"}}
@@ -54,6 +55,7 @@ def test_a_new_spec_is_applied(client: Client, graph: Node) -> None:
     assert history(graph) == ["Applied a new spec."]
 
 
+@pytest.mark.conformance
 def test_a_large_spec_is_applied(admin_client: Client, graph: Node) -> None:
     large = {"component": "flow.each", "inputs": {"in": {"default": '"' * 450_000}}}
     spec, url = {"nodes": {**SPEC["nodes"], "three": large}}, page_url(graph, "graph")
@@ -151,6 +153,7 @@ def test_a_child_keeps_its_component(client: Client, graph: Node) -> None:
     assert history(graph) == []
 
 
+@pytest.mark.conformance
 def test_a_spec_that_somebody_else_applied_meanwhile_stays(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     seen = seen_of(client, graph)
@@ -163,6 +166,7 @@ def test_a_spec_that_somebody_else_applied_meanwhile_stays(client: Client, graph
     assert history(graph) == []
 
 
+@pytest.mark.conformance
 def test_who_knows_of_another_spec_replaces_it(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     seen = seen_of(client, graph)
@@ -176,6 +180,7 @@ def test_who_knows_of_another_spec_replaces_it(client: Client, graph: Node) -> N
     assert set(graph.children) == {"one", "two"}
 
 
+@pytest.mark.conformance
 def test_what_is_no_json_is_refused_beside_the_field(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     surrogates = [r'{"nodes": {"\ud800": {}}}', r'{"edges": ["a.\ud800 -> b.in"]}']
@@ -270,6 +275,7 @@ specs = values | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.conformance
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=specs)
 def test_a_preview_of_anything_is_a_page(admin_client: Client, graph: Node, spec: Any) -> None:

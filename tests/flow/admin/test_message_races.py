@@ -17,7 +17,7 @@ from hipq_django.flow.models import Message, Node
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session, run_together, wait_until_blocked
 from tests.testapp.flows import CannotTakeItsAnswer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 ROUNDS = 8
 

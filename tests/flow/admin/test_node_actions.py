@@ -97,6 +97,7 @@ def test_nothing_is_done_before_it_is_confirmed(admin_client: Client) -> None:
                 assert (standing(node), history(node)) == (before, []), (verb, sent)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("verb", NEEDS)
 def test_what_is_confirmed_is_done_and_recorded(client: Client, verb: str) -> None:
     log_in(client, "view_node", NEEDS[verb])
@@ -185,6 +186,7 @@ def test_run_by_force_offers_failed_ancestors_and_takes_none_by_itself(
     assert history(root) == []
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False], ids=["page", "list"])
 def test_run_by_force_runs_the_ancestors_that_were_chosen(
     client: Client, family: tuple[Node, Node, Node], from_page: bool
@@ -238,6 +240,7 @@ def test_a_failed_graph_is_run_without_force(client: Client) -> None:
     assert testing.due(graph) == 1
 
 
+@pytest.mark.conformance
 def test_pause_and_resume(client: Client) -> None:
     log_in(client, "view_node", "run_node")
     node = flow.start("t.double", run=False)
@@ -270,6 +273,7 @@ def test_terminate_asks_first_what_is_meant(client: Client) -> None:
     assert history(parent) == ["Set to terminate."]
 
 
+@pytest.mark.conformance
 def test_terminate_with_the_tree(client: Client) -> None:
     log_in(client, "view_node", "terminate_node")
     parent = flow.start("t.sum", run=False)
@@ -281,6 +285,7 @@ def test_terminate_with_the_tree(client: Client) -> None:
     assert history(parent) == ["Set to terminate with its tree."]
 
 
+@pytest.mark.conformance
 def test_terminate_and_delete(client: Client) -> None:
     log_in(client, "view_node", "terminate_node")
     parent = flow.start("t.sum", run=False)
@@ -332,6 +337,7 @@ def test_an_action_reaches_children_that_stand_beneath_their_parent(client: Clie
     assert not Node.objects.get(pk=parent.pk).paused
 
 
+@pytest.mark.conformance
 def test_all_nodes_of_the_tree_are_its_roots(client: Client) -> None:
     log_in(client, "view_node", "run_node")
     parent = flow.start("t.sum", run=False)
@@ -378,6 +384,7 @@ def test_an_action_takes_as_many_nodes_as_a_form_brings_back(
     ]
 
 
+@pytest.mark.conformance
 def test_nodes_that_have_left_the_list_meanwhile_are_told(client: Client) -> None:
     log_in(client, "view_node", "run_node")
     node = in_status("failed")
@@ -433,6 +440,7 @@ def test_nobody_adds_edits_or_deletes(admin_client: Client) -> None:
     assert node.exists()
 
 
+@pytest.mark.conformance
 def test_a_node_that_is_not_there_leads_to_the_list(admin_client: Client) -> None:
     for pk in ("999999", "abc", "9" * 30, "1_2"):
         for page, method in (("run", "post"), ("terminate", "get"), ("graph", "get")):

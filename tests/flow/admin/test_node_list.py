@@ -25,7 +25,7 @@ from tests.copying import analyze, copy
 from tests.flow.conftest import in_status
 from tests.testapp.flows import Recorder
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 ROOTS, CHILDREN = 21_000, 14_000
 MAX_QUERIES = 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -47,45 +48,33 @@ def queue_paused(node: Node) -> None:
     queue.save(using="default")
 
 
-def terminated(node: Node) -> None:
-    node.terminate(force=True)
-
-
-def locked(node: Node) -> None:
-    assert node.lock(600)
-
-
-def left_alone(node: Node) -> None:
-    node.inputs["number"].write(
-        1,
-    )
-    testing.drain()
-
-
 def half_fed(node: Node) -> None:
     node.inputs["a"].write(1)
     testing.drain()
 
 
-@pytest.mark.parametrize(
-    ("prepare", "says"),
-    [
-        (lambda node: None, "It waits for messages"),
-        (lambda node: node.run(), "Something came for it, and no worker has looked yet."),
-        (lambda node: node.pause(), "It is paused; messages wait until it is resumed."),
-        (terminated, "It is terminated: it takes messages, but does not run."),
-        (locked, "Something outside has locked it; the lock ends no later than"),
-        (queue_paused, "paused"),
-        (half_fed, "It looked at its messages and waits for more, on b."),
-    ],
-)  # fmt: skip
-def test_it_says_why_it_does_not_run(admin_client: Client, prepare: Any, says: str) -> None:
+def test_it_says_why_it_does_not_run(admin_client: Client) -> None:
     WorkerFactory.create()
-    node = flow.start("t.recorder", run=False)
+    expected: list[tuple[Callable[[Node], Any], str]] = [
+        (lambda node: None, "It waits for messages"),
+        (lambda node: node.pause(), "It is paused; messages wait until it is resumed."),
+        (
+            lambda node: node.terminate(force=True),
+            "It is terminated: it takes messages, but does not run.",
+        ),
+        (
+            lambda node: node.lock(600),
+            "Something outside has locked it; the lock ends no later than",
+        ),
+        (half_fed, "It looked at its messages and waits for more, on b."),
+        (lambda node: node.run(), "Something came for it, and no worker has looked yet."),
+        (queue_paused, "paused"),
+    ]
+    for prepare, says in expected:
+        node = flow.start("t.recorder", run=False)
+        prepare(node)
 
-    prepare(node)
-
-    assert says in panel(admin_client, node)
+        assert says in panel(admin_client, node)
 
 
 def test_a_failed_node_says_its_error_and_what_to_press(admin_client: Client) -> None:
@@ -288,6 +277,7 @@ def test_previews_are_cut_and_a_message_is_whole_for_who_may_view_it(client: Cli
     assert "the end" in html(client, url)
 
 
+@pytest.mark.conformance
 def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) -> None:
     node = flow.start("t.sum", run=False)
     node.inputs["number"].write({"text": "x" * 100_000})
@@ -296,6 +286,7 @@ def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) ->
     assert len(html(admin_client, port_page(node.inputs["number"]))) < 30_000
 
 
+@pytest.mark.conformance
 def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> None:
     node = flow.start("t.sum", run=False)
     node.inputs["number"].write(0)
@@ -309,6 +300,7 @@ def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> Non
     assert "10,000+" in html(admin_client, list_url(Node))
 
 
+@pytest.mark.conformance
 def test_the_number_of_queries_does_not_grow_with_ports_and_messages(
     admin_client: Client, django_assert_max_num_queries: Any
 ) -> None:

@@ -58,6 +58,7 @@ def node() -> Node:
 # Write
 
 
+@pytest.mark.conformance
 def test_a_value_is_written(client: Client, node: Node) -> None:
     log_in(client, "view_node", "write_port")
 
@@ -91,6 +92,7 @@ def test_a_bad_value_is_refused_beside_its_field(client: Client, node: Node) -> 
         assert history(node) == []
 
 
+@pytest.mark.conformance
 def test_a_value_that_databases_refuse_is_refused(client: Client) -> None:
     log_in(client, "view_node", "write_port")
     node = flow.start("t.sum", run=False)
@@ -101,6 +103,7 @@ def test_a_value_that_databases_refuse_is_refused(client: Client) -> None:
     assert node.inputs["number"].size == 0
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("goes", ["port", "node"])
 def test_a_port_that_goes_while_its_page_is_sent_is_told(
     client: Client, node: Node, monkeypatch: pytest.MonkeyPatch, goes: str
@@ -130,6 +133,7 @@ def test_a_port_that_goes_while_its_page_is_sent_is_told(
 # Defaults
 
 
+@pytest.mark.conformance
 def test_a_default_is_set_and_cleared(client: Client) -> None:
     log_in(client, "view_node", "edit_node")
     port = flow.start("t.add", run=False).inputs["y"]
@@ -155,6 +159,7 @@ def test_a_default_of_a_connected_port_is_put_where_messages_go(client: Client, 
     assert (target.default, port.default) == (7, flow.NOTHING)
 
 
+@pytest.mark.conformance
 def test_a_default_that_somebody_changed_meanwhile_stays(client: Client) -> None:
     log_in(client, "view_node", "edit_node")
     port = flow.start("t.add", run=False).inputs["y"]
@@ -169,6 +174,7 @@ def test_a_default_that_somebody_changed_meanwhile_stays(client: Client) -> None
     assert history(port.node) == []
 
 
+@pytest.mark.conformance
 def test_who_has_read_another_default_replaces_it(client: Client) -> None:
     log_in(client, "view_node", "edit_node")
     port = flow.start("t.add", run=False).inputs["y"]
@@ -195,6 +201,7 @@ def test_a_default_of_another_type_is_refused(client: Client, node: Node) -> Non
 # Move
 
 
+@pytest.mark.conformance
 def test_all_messages_are_moved(client: Client, node: Node) -> None:
     log_in(client, "view_node", "read_port", "write_port")
     other = flow.start("t.sum", run=False, alias="other")
@@ -364,6 +371,7 @@ def first_of(node: Node) -> Message:
     return message
 
 
+@pytest.mark.conformance
 def test_a_message_is_edited_while_its_node_is_paused(client: Client, node: Node) -> None:
     log_in(client, "view_node", "view_message", "change_message")
     message = first_of(node)
@@ -396,6 +404,7 @@ def test_a_message_that_its_port_takes_no_more_is_shown_and_edited(admin_client:
     assert list(node.outputs["out"]) == [5]
 
 
+@pytest.mark.conformance
 def test_a_message_is_dropped_after_a_confirmation(client: Client, node: Node) -> None:
     log_in(client, "view_node", "view_message", "delete_message")
     message = first_of(node)
@@ -439,6 +448,7 @@ def test_a_message_is_left_while_a_run_is_under_way(admin_client: Client) -> Non
     assert Message.objects.get(pk=message.pk).data == message.data
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("page", ["message", "drop"])
 def test_a_message_that_somebody_else_changed_is_left(
     admin_client: Client, node: Node, page: str
@@ -454,6 +464,7 @@ def test_a_message_that_somebody_else_changed_is_left(
     assert node.inputs["number"].peek(9) == [12, 2]
 
 
+@pytest.mark.conformance
 def test_who_has_read_another_message_replaces_it(admin_client: Client, node: Node) -> None:
     message = first_of(node)
     url = message_url(message)
@@ -564,6 +575,7 @@ def test_a_large_value_is_put_on_a_port(
     assert port.read() == json.loads(QUOTES)
 
 
+@pytest.mark.conformance
 def test_a_large_message_is_edited(admin_client: Client) -> None:
     node = flow.start("t.wild", run=False)
     node.pause()

@@ -47,6 +47,7 @@ def start(client: Client, row: Graph, **sent: str) -> Any:
     return client.post(page_url(row, "start"), sent, follow=True)
 
 
+@pytest.mark.conformance
 def test_a_graph_is_added_and_started_by_its_name(client: Client) -> None:
     log_in(client, "edit_graph")
     response = add(client, "shop.parts", SPEC)
@@ -60,6 +61,7 @@ def test_a_graph_is_added_and_started_by_its_name(client: Client) -> None:
     assert list(node.outputs["out"]) == [1, 2]
 
 
+@pytest.mark.conformance
 def test_a_graph_is_edited_and_nodes_stay_as_they_are(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     node = flow.start("shop.parts")
@@ -137,6 +139,7 @@ def test_what_is_no_json_is_told(client: Client, stored: Graph) -> None:
     assert "This is not JSON" in edit(client, stored, "{").content.decode()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("button", ["_preview", "_save"])
 def test_a_spec_that_cannot_be_stored_is_refused_beside_the_field(
     client: Client, stored: Graph, button: str
@@ -148,6 +151,7 @@ def test_a_spec_that_cannot_be_stored_is_refused_beside_the_field(
         assert "lone surrogate" in response.content.decode().partition("errorlist")[2]
 
 
+@pytest.mark.conformance
 def test_of_two_who_edit_the_second_is_told(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     edit(client, stored, {"nodes": {}})
@@ -158,6 +162,7 @@ def test_of_two_who_edit_the_second_is_told(client: Client, stored: Graph) -> No
     assert stored.spec == {"nodes": {}}
 
 
+@pytest.mark.conformance
 def test_who_knows_of_another_version_replaces_it(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     edit(client, stored, {"nodes": {}})
@@ -198,6 +203,7 @@ def test_a_graph_is_not_started_before_that_is_confirmed(client: Client, stored:
     assert not Node.objects.exists()
 
 
+@pytest.mark.conformance
 def test_a_graph_is_started_once_that_is_confirmed(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph", "start_node", "view_node")
     response = start(client, stored, alias="parts")
@@ -211,6 +217,7 @@ def test_a_graph_is_started_once_that_is_confirmed(client: Client, stored: Graph
     assert Node.objects.filter(parent=None).count() == 1
 
 
+@pytest.mark.conformance
 def test_a_graph_that_was_changed_since_it_was_shown_is_not_started(
     client: Client, stored: Graph
 ) -> None:
@@ -259,6 +266,7 @@ def test_a_mask_in_a_new_graph_is_refused(client: Client) -> None:
     assert not Graph.objects.exists()
 
 
+@pytest.mark.conformance
 def test_a_graph_is_deleted(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph")
     client.post(page_url(stored, "delete"), {"post": "yes"})

@@ -48,6 +48,7 @@ def test_each_endpoint_needs_its_permission(node: flow.Node, user_with: Callable
         assert without_effect(node)
 
 
+@pytest.mark.conformance
 def test_each_endpoint_needs_no_other_permission(user_with: Callable[..., Api]) -> None:
     for endpoint in ENDPOINTS:
         response = user_with(endpoint.permission).ask(endpoint.method, path_of(endpoint.route))
@@ -219,6 +220,7 @@ def test_a_body_is_limited(api: Api, node: flow.Node, size: int) -> None:
     assert node.state.all() == {}
 
 
+@pytest.mark.conformance
 def test_a_message_is_limited(api: Api) -> None:
     sink = flow.start("t.sum", run=False)
     path = f"nodes/{sink.pk}/inputs/number/write"

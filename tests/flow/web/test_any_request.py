@@ -211,6 +211,7 @@ nodes = st.sampled_from(["graph", "number", "any"])
 names = st.sampled_from(["number", "in", "out", "new"]) | st.text(max_size=5)
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(request=requests, node=nodes, port=names)
 def test_any_fields(api: Api, request: tuple[Endpoint, Any], node: str, port: str) -> None:
@@ -218,18 +219,21 @@ def test_any_fields(api: Api, request: tuple[Endpoint, Any], node: str, port: st
     send(api, endpoint.method, address(endpoint.route, node, port), json.dumps(body).encode())
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(spec=specs)
 def test_any_spec_is_started_whole_or_not_at_all(api: Api, spec: Any) -> None:
     send(api, "POST", "nodes", json.dumps({"component": spec}).encode())
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(spec=specs)
 def test_any_spec_is_applied_whole_or_not_at_all(api: Api, spec: Any) -> None:
     send(api, "POST", "nodes/graph/graph", json.dumps({"spec": spec}).encode())
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(
     endpoint=endpoints,
@@ -289,6 +293,7 @@ def logged_in() -> dict[str, str]:
     return {"Cookie": cookies, "X-CSRFToken": token, "Content-Type": "application/json"}
 
 
+@pytest.mark.conformance
 @pytest.mark.django_db(transaction=True)
 def test_a_real_server_works(live_server: LiveServer) -> None:
     headers = logged_in()

@@ -13,6 +13,8 @@ from hipq_django.flow.models import LogEntry
 from tests.flow.web.conftest import PERMISSIONS, Api
 from tests.testapp.flows import Double, Recorder, Sum
 
+pytestmark = pytest.mark.conformance
+
 TWICE = {
     "nodes": {"one": {"component": "flow.connect"}, "two": {"component": "flow.connect"}},
     "edges": ["one.out -> two.in"],

@@ -13,6 +13,7 @@ from tests.admin_pages import ACTION_BOX, history, html, list_url, messages_of, 
 from tests.declaring import Declare
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.django_db(databases=["default", "other"], transaction=True),
     pytest.mark.urls("tests.other_admin_urls"),
 ]

@@ -212,6 +212,7 @@ def test_fields_that_the_page_does_not_offer_are_ignored(admin_client: Client) -
 # Editing
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("order", Order.values)
 def test_an_edit_moves_the_job_to_its_new_place_in_the_queue(
     admin_client: Client, order: str
@@ -252,6 +253,7 @@ def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) 
     assert (job.scheduled_run_time, job.priority) == (moment, 1)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("windows", [[], ["22:00-23:00"]])
 def test_of_a_job_that_waits_for_others_the_time_after_them_is_edited(
     admin_client: Client, windows: list[str]
@@ -277,6 +279,7 @@ def held(**options: Any) -> Job:
     return hipq.enqueue("echo", after=[first], **options)
 
 
+@pytest.mark.conformance
 def test_a_large_answer_is_not_read_for_the_page_of_its_job(admin_client: Client) -> None:
     job = JobFactory.create(state="running")
     large, small = (
@@ -317,6 +320,7 @@ def test_another_error_loses_no_edit_of_the_time(admin_client: Client) -> None:
     assert (job.scheduled_run_time.year, job.priority) == (2030, 1)
 
 
+@pytest.mark.conformance
 def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
     job = hipq.enqueue("echo", {"order": 42})
 
@@ -353,6 +357,7 @@ def test_a_value_that_enqueue_would_refuse_is_refused(admin_client: Client) -> N
 # Somebody else was first
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("theirs", "mine"),
     [
@@ -382,6 +387,7 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
     assert (getattr(row, name) == getattr(before, name), row.throttle_factor) == (False, 3)
 
 
+@pytest.mark.conformance
 def test_an_edit_of_a_held_job_is_shown_beside_that_of_somebody_else(admin_client: Client) -> None:
     job = held()
     opened = form_values(admin_client, job)
@@ -394,6 +400,7 @@ def test_an_edit_of_a_held_job_is_shown_beside_that_of_somebody_else(admin_clien
     assert Job.objects.get(pk=job.pk).hold_time == theirs
 
 
+@pytest.mark.conformance
 def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client: Client) -> None:
     job = hipq.enqueue("ask")
     opened = form_values(admin_client, job)
@@ -410,6 +417,7 @@ def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client
     assert history(job) == []
 
 
+@pytest.mark.conformance
 def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
     admin_client: Client,
 ) -> None:
@@ -428,6 +436,7 @@ def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
     assert Job.objects.get(pk=job.pk).priority == 1
 
 
+@pytest.mark.conformance
 def test_an_edit_keeps_what_was_rescheduled_since_the_page_was_opened(admin_client: Client) -> None:
     job = waiting()
     opened = form_values(admin_client, job)
@@ -441,6 +450,7 @@ def test_an_edit_keeps_what_was_rescheduled_since_the_page_was_opened(admin_clie
     assert job.rank == job.queue.ordering.rank(moved, 1)
 
 
+@pytest.mark.conformance
 def test_an_edit_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> None:
     job = waiting()
     opened = form_values(admin_client, job)

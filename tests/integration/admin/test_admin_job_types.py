@@ -107,6 +107,7 @@ def test_a_type_without_code_says_so(admin_client: Client) -> None:
     assert "no code declares it" in html(admin_client, page_url(unknown))
 
 
+@pytest.mark.conformance
 def test_edited_defaults_hold_for_new_jobs_only(admin_client: Client, charge: JobType) -> None:
     old = hipq.enqueue("charge")
     queue = QueueFactory.create(name="bank")
@@ -151,6 +152,7 @@ def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client) -> 
     assert history(job_type) == ["No fields changed."]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("theirs", "mine"),
     [
@@ -184,6 +186,7 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
     assert (getattr(row, name) == getattr(before, name), row.default_timeout) == (False, 77)
 
 
+@pytest.mark.conformance
 def test_a_queue_that_somebody_else_chose_meanwhile_is_named(admin_client: Client) -> None:
     job_type, [theirs, mine] = JobTypeFactory.create(), QueueFactory.create_batch(2)
     opened = form_values(admin_client, job_type)
@@ -195,6 +198,7 @@ def test_a_queue_that_somebody_else_chose_meanwhile_is_named(admin_client: Clien
     assert f"from {before} to {theirs}." in page
 
 
+@pytest.mark.conformance
 def test_an_edit_of_another_default_than_somebody_else_changed_is_written(
     admin_client: Client,
 ) -> None:

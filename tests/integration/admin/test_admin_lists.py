@@ -18,7 +18,7 @@ from tests.copying import analyze, copy
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
 from tests.plans import assert_good, watched_plans
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def found(client: Client, model: type[Any] = Job, /, **query: Any) -> list[Any]:

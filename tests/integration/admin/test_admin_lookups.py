@@ -118,6 +118,7 @@ def test_a_masked_value_cannot_be_found_out_by_asking(operator: Client, declare:
     assert statuses == {400}
 
 
+@pytest.mark.conformance
 def test_what_is_there_to_ask_is_answered(admin_client: Client, rows: list[Model]) -> None:
     expected: list[tuple[type[Model], dict[str, str], int]] = [
         (Job, {"state": "initial"}, 1),
@@ -214,6 +215,7 @@ def query(**values: str) -> str:
     return urlencode(values, errors="replace")
 
 
+@pytest.mark.conformance
 @EACH_MODEL
 def test_no_parameter_of_a_list_fails(
     operator: Client, rows: list[Model], model: type[Model]
@@ -228,6 +230,7 @@ def test_no_parameter_of_a_list_fails(
     assert {asked: status for asked, status in statuses.items() if status not in FINE} == {}
 
 
+@pytest.mark.conformance
 @EACH_MODEL
 def test_no_id_in_a_path_fails(operator: Client, rows: list[Model], model: type[Model]) -> None:
     statuses = {}
@@ -240,6 +243,7 @@ def test_no_id_in_a_path_fails(operator: Client, rows: list[Model], model: type[
     assert {asked: got for asked, got in statuses.items() if not got <= FINE} == {}
 
 
+@pytest.mark.conformance
 def test_no_parameter_of_a_page_fails(operator: Client, rows: list[Model]) -> None:
     pages = [(page_url(row), name) for row in rows for name in ("_to_field", "_changelist_filters")]
     pages.append((page_url(rows[0], "match"), "job"))
@@ -250,6 +254,7 @@ def test_no_parameter_of_a_page_fails(operator: Client, rows: list[Model]) -> No
             assert status in FINE, (page, name, odd[:20])
 
 
+@pytest.mark.conformance
 def test_no_selection_of_an_action_fails(operator: Client, rows: list[Model]) -> None:
     encoded = "application/x-www-form-urlencoded"
     for model in MODELS:
@@ -260,6 +265,7 @@ def test_no_selection_of_an_action_fails(operator: Client, rows: list[Model]) ->
                 assert response.status_code in FINE, (model, action[:20], odd[:20])
 
 
+@pytest.mark.conformance
 def test_no_term_of_an_autocomplete_fails(operator: Client, rows: list[Model]) -> None:
     fields = {"job": ["queue", "job_type", "origin", "worker"], "answer": ["job"]}
     for model, field in [(m, f) for m in fields for f in fields[m]] + [("jobtype", "queue")]:
@@ -269,6 +275,7 @@ def test_no_term_of_an_autocomplete_fails(operator: Client, rows: list[Model]) -
             assert status in FINE, (model, field, odd[:20])
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("model", [Job, JobType, Queue])
 def test_no_value_of_a_form_fails(operator: Client, rows: list[Model], model: type[Model]) -> None:
     row = next(row for row in rows if isinstance(row, model))
@@ -297,6 +304,7 @@ lookups = st.lists(fields, min_size=1, max_size=3).flatmap(
 )
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(model=st.sampled_from(MODELS), asked=st.dictionaries(lookups | text, text, max_size=3))
 def test_no_address_of_a_list_fails(

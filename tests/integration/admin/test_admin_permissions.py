@@ -111,6 +111,7 @@ def test_nobody_adds_or_deletes(admin_client: Client) -> None:
         assert model._default_manager.filter(pk=row.pk).exists(), model
 
 
+@pytest.mark.conformance
 def test_who_may_change_edits(client: Client) -> None:
     log_in(client, *(f"change_{model._meta.model_name}" for model in EDITS))
 

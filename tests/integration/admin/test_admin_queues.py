@@ -72,6 +72,7 @@ def listed(client: Client, queue: Queue) -> str:
 # What stands in it
 
 
+@pytest.mark.conformance
 def test_the_list_counts_what_stands_in_a_queue(admin_client: Client, bank: Queue) -> None:
     now = clock.now("default")
     job_in(QueueFactory.create())
@@ -92,6 +93,7 @@ def test_the_list_counts_what_stands_in_a_queue(admin_client: Client, bank: Queu
     assert ">2.5 of 10<" in row
 
 
+@pytest.mark.conformance
 def test_no_queue_is_counted_beyond_a_bound(
     admin_client: Client, bank: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +211,7 @@ def lost(row: Row) -> Row:
 # Editing
 
 
+@pytest.mark.conformance
 def test_an_edit_is_written_and_kept_in_the_history(admin_client: Client, bank: Queue) -> None:
     save(admin_client, bank, throttle_limit="2.5", paused="on", retention_days="30")
 
@@ -220,6 +223,7 @@ def test_an_edit_is_written_and_kept_in_the_history(admin_client: Client, bank: 
     ]
 
 
+@pytest.mark.conformance
 def test_an_edit_holds_for_the_next_claim(admin_client: Client) -> None:
     jobs = [hipq.enqueue("ask") for _ in range(3)]
     save(admin_client, jobs[0].queue, throttle_limit="2")
@@ -227,6 +231,7 @@ def test_an_edit_holds_for_the_next_claim(admin_client: Client) -> None:
     assert HandWorker().run_pass() == jobs[:2]
 
 
+@pytest.mark.conformance
 def test_only_what_was_edited_is_written(admin_client: Client, bank: Queue) -> None:
     opened = form_values(admin_client, bank)
     fresh = {"throttler_state": {"RateLimit(1, 1)": [[1, 1]]}, "paused": True, "retention_days": 3}
@@ -239,6 +244,7 @@ def test_only_what_was_edited_is_written(admin_client: Client, bank: Queue) -> N
     assert bank.throttle_limit == 7
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("name", "theirs", "mine", "said"),
     [
@@ -315,6 +321,7 @@ def test_a_limit_below_1_is_none(admin_client: Client, bank: Queue) -> None:
         Queue.objects.update(throttle_limit=10)
 
 
+@pytest.mark.conformance
 def test_a_negative_limit_is_shown_as_none_and_edits_of_other_values_leave_it(
     admin_client: Client, bank: Queue
 ) -> None:
@@ -328,6 +335,7 @@ def test_a_negative_limit_is_shown_as_none_and_edits_of_other_values_leave_it(
     assert "limit reached" not in listed(admin_client, bank)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("edit", RANKING_EDITS)
 def test_after_an_edit_of_the_order_the_workers_rank_the_waiting_jobs_anew(
     admin_client: Client, bank: Queue, edit: dict[str, str]
@@ -364,6 +372,7 @@ def test_another_edit_ranks_nothing(admin_client: Client, bank: Queue) -> None:
 # Pause and resume
 
 
+@pytest.mark.conformance
 def test_queues_are_paused_and_resumed_from_the_list(admin_client: Client, bank: Queue) -> None:
     other = QueueFactory.create(name="mail", paused=True)
 

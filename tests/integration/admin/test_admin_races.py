@@ -29,7 +29,7 @@ from tests.hand_worker import HandWorker
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
-ROUNDS = 25
+ROUNDS = 8
 
 
 def in_thread(function: Callable[[], Any]) -> Future[Any]:
@@ -66,6 +66,7 @@ def claim_in_progress(job: Job) -> Iterator[None]:
     claiming.result(timeout=20)
 
 
+@pytest.mark.conformance
 def test_an_edit_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> None:
     job = hipq.enqueue("ask")
     opened = form_values(admin_client, job)
@@ -78,6 +79,7 @@ def test_an_edit_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> 
     assert history(job) == []
 
 
+@pytest.mark.conformance
 def test_run_now_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> None:
     job = hipq.enqueue("ask", time_windows=["00:00-23:59"])
 
@@ -88,6 +90,7 @@ def test_run_now_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> 
     assert history(job) == []
 
 
+@pytest.mark.conformance
 def test_cancel_waits_for_a_claim_and_then_cancels_the_running_job(admin_client: Client) -> None:
     job = hipq.enqueue("ask")
 
@@ -98,7 +101,7 @@ def test_cancel_waits_for_a_claim_and_then_cancels_the_running_job(admin_client:
     assert history(job) == ["Cancelled."]
 
 
-@pytest.mark.slow
+@pytest.mark.conformance
 def test_an_edit_is_either_in_the_claim_or_refused(admin_client: Client) -> None:
     worker = HandWorker()
     for _ in range(ROUNDS):
@@ -120,6 +123,7 @@ def test_an_edit_is_either_in_the_claim_or_refused(admin_client: Client) -> None
         assert len(history(job)) == was_edited
 
 
+@pytest.mark.conformance
 def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
     admin_client: Client,
 ) -> None:
@@ -142,6 +146,7 @@ def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
     assert history(queue) == []
 
 
+@pytest.mark.conformance
 def test_an_edit_of_a_held_job_waits_for_another_one_and_is_then_refused(
     admin_client: Client,
 ) -> None:
@@ -166,6 +171,7 @@ def test_an_edit_of_a_held_job_waits_for_another_one_and_is_then_refused(
     assert history(job) == []
 
 
+@pytest.mark.conformance
 def test_an_edit_of_a_schedule_waits_for_another_one_and_is_then_refused(
     admin_client: Client,
 ) -> None:

@@ -20,7 +20,7 @@ from tests.copying import analyze, copy
 from tests.factories import AttemptFactory, JobFactory, JobTypeFactory, QueueFactory
 from tests.plans import assert_good, watched_plans
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 JOBS = 24_000
 MAX_QUERIES = 15

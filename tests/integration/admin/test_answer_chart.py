@@ -20,7 +20,7 @@ from hipq_django.monitoring.counts import COUNT_LIMIT
 from tests.admin_pages import html, list_url
 from tests.factories import AnswerFactory, JobFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 DAYS = [date(2025, 1, 5), date(2025, 1, 6)]
 

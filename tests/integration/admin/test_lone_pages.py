@@ -57,9 +57,9 @@ def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, 
 
 
 def test_actions_lead_back_to_the_page(admin_client: Client, rows: Rows) -> None:
-    rows_of: dict[str, Any] = {"pause": rows[Schedule], "requeue": Job.objects.final()[0]}
-    for action in ("run_now", "pause", "cancel", "requeue"):
-        row = rows_of.get(action, rows[Job])
+    job, final, schedule = rows[Job], Job.objects.final()[0], rows[Schedule]
+    acted = {"run_now": job, "pause": schedule, "cancel": job, "requeue": final}
+    for action, row in acted.items():
         only = f"/only-{type(row).__name__.lower()}/"
         url = page_url(row, action).replace("/admin/", only)
 

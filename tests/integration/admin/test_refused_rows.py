@@ -15,7 +15,7 @@ from tests.running import run_due_jobs
 
 __all__ = ["refuse"]
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 
 def test_the_history_says_who_cancelled_a_batch_also_where_that_was_interrupted(

@@ -58,6 +58,7 @@ def suited_to(button: str) -> None:
         hipq.pause_schedule("hourly")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("button", BUTTONS)
 def test_its_permission_is_enough(client: Client, schedule: Schedule, button: str) -> None:
     suited_to(button)
@@ -156,6 +157,7 @@ def test_a_declared_schedule_is_paused_and_run_on_its_page(
 # Deleting
 
 
+@pytest.mark.conformance
 def test_a_schedule_is_deleted_after_a_confirmation(client: Client, schedule: Schedule) -> None:
     log_in(client, "view_schedule", "delete_schedule")
     job = hipq.run_schedule("hourly")
@@ -215,6 +217,7 @@ def test_a_retired_schedule_can_be_deleted(
     assert not Schedule.objects.exists()
 
 
+@pytest.mark.conformance
 def test_of_several_only_those_that_no_code_declares_are_deleted(
     client: Client, declared: Schedule, schedule: Schedule
 ) -> None:
@@ -252,6 +255,7 @@ def test_what_no_worker_declares_yet_is_deleted_neither_alone_nor_with_others(
     assert LogEntry.objects.get().object_id == str(schedule.pk)
 
 
+@pytest.mark.conformance
 def test_where_one_cannot_be_deleted_none_is_and_none_has_it_in_its_history(
     client: Client, schedule: Schedule
 ) -> None:

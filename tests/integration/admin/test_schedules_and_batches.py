@@ -156,6 +156,7 @@ def test_who_may_press_what(client: Client, schedule: Schedule, action: str) -> 
 DONE = {"run_now": "Run by hand", "pause": "Paused", "resume": "Resumed"}
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("action", ACTIONS)
 def test_what_was_done_is_said(client: Client, schedule: Schedule, action: str) -> None:
     if action == "resume":
@@ -200,6 +201,7 @@ def test_a_batch_says_how_far_it_is(client: Client, batch: Batch) -> None:
     assert '<progress value="2" max="3">' in listed
 
 
+@pytest.mark.conformance
 def test_the_list_of_batches_counts_up_to_a_bound(
     client: Client, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +235,7 @@ def test_the_list_of_batches_asks_the_same_number_of_queries(
         html(client, list_url(Batch))
 
 
+@pytest.mark.conformance
 def test_the_page_of_a_batch_lists_its_jobs(client: Client, batch: Batch) -> None:
     log_in(client, "view_batch", "view_job")
     run_due_jobs()
@@ -249,6 +252,7 @@ def test_the_page_of_a_batch_lists_its_jobs(client: Client, batch: Batch) -> Non
     assert page_url(batch.jobs.order_by("pk")[0]) in html(client, f"{link}&outcome=succeeded")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("text", ["x", "0", "9" * 40, "-1", "%00"])
 def test_a_batch_that_cannot_be_has_no_jobs(client: Client, batch: Batch, text: str) -> None:
     log_in(client, "view_job")
@@ -286,6 +290,7 @@ def test_who_may_not_see_batches_cancels_none(client: Client, batch: Batch) -> N
     assert Job.objects.live().count() == 4
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False])
 def test_a_batch_is_cancelled_by_who_may(client: Client, batch: Batch, from_page: bool) -> None:
     log_in(client, "view_batch", "cancel_batch")
@@ -313,6 +318,7 @@ def test_cancelling_a_batch_has_to_be_confirmed(
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("from_page", [True, False])
 def test_a_batch_of_which_only_then_is_left_is_cancelled(client: Client, from_page: bool) -> None:
     log_in(client, "view_batch", "cancel_batch")
@@ -431,6 +437,7 @@ def listed(*jobs: str) -> str:
     return f'<ul class="hipq-tree">{"".join(jobs)}</ul>'
 
 
+@pytest.mark.conformance
 def test_a_job_shows_the_whole_tree_that_it_is_in(client: Client) -> None:
     """Each level with where its jobs stand: that of a failed leaf is seen from the top."""
     log_in(client, "view_job")
@@ -449,6 +456,7 @@ def test_a_job_shows_the_whole_tree_that_it_is_in(client: Client) -> None:
     assert to_page(right) not in of_leaf
 
 
+@pytest.mark.conformance
 def test_a_large_tree_is_shown_in_part(client: Client) -> None:
     """So that a page costs the same however large it is; the upper levels come first."""
     log_in(client, "view_job")
@@ -486,6 +494,7 @@ def test_a_tree_of_just_the_shown_size_is_complete(client: Client) -> None:
     assert to_page(chain[-1]) in html(client, page_url(chain[0]))
 
 
+@pytest.mark.conformance
 def test_a_job_above_that_was_pruned_is_still_named(client: Client) -> None:
     log_in(client, "view_job")
     parent = JobFactory.create(parent=JobFactory.create())

@@ -102,6 +102,7 @@ def test_the_handler_gets_the_data_whole_and_it_is_stored_whole(charge: Charge) 
     assert job.job_data == DATA
 
 
+@pytest.mark.conformance
 def test_the_admin_masks_data_result_and_answers(charge: Charge, admin_client: Client) -> None:
     job = run(charge(waits))
     hipq.complete("charge", "k", {"card": CARD, "note": f"charged {CARD}", "receipt": 4711})
@@ -219,6 +220,7 @@ def test_a_message_of_progress_is_masked(charge: Charge) -> None:
     assert job.progress_message == "x" * 490 + " •••"
 
 
+@pytest.mark.conformance
 def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
     declared = charge(lambda job: {"card": "5500000000000004"})
     declared.enqueue(DATA)
@@ -235,6 +237,7 @@ def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
     assert str(result.exception) == result.error
 
 
+@pytest.mark.conformance
 def test_what_the_database_says_of_an_answer_is_not_in_the_log(
     charge: Charge,
     client: Client,
@@ -505,6 +508,7 @@ def test_an_error_from_before_its_field_was_sensitive_is_masked_too(
     assert shows_nothing(pages + reasons)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("large", ["job_data", "error"])
 def test_the_list_reads_no_large_values_to_mask_the_head_of_an_error(
     charge: Charge, admin_client: Client, large: str

@@ -65,6 +65,7 @@ async def post(path: str, body: bytes, **headers: str) -> tuple[int, Any]:
     return start["status"], json.loads(content["body"])
 
 
+@pytest.mark.conformance
 def test_an_answer_is_taken(job: Job) -> None:
     body = json.dumps(succeeded(receipt="R-1")).encode()
 

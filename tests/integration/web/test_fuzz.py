@@ -89,6 +89,7 @@ def partner(job: Job, settings: Settings) -> Partner:
     return partner
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(body=answers, content_type=content_types, method=methods)
 def test_a_callback_with_any_content(job: Job, body: bytes, content_type: str, method: str) -> None:
@@ -100,6 +101,7 @@ def test_a_callback_with_any_content(job: Job, body: bytes, content_type: str, m
         check(response.status_code, response.content, before, method)
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(token=st.text(max_size=60) | st.from_regex(r"\A\w+-\d+-\d+\.[\w-]{43}\Z"))
 def test_a_callback_with_any_token(job: Job, token: str) -> None:
@@ -112,6 +114,7 @@ def test_a_callback_with_any_token(job: Job, token: str) -> None:
         assert response.status_code in {403, 404}
 
 
+@pytest.mark.conformance
 @fuzzed
 @given(body=events, content_type=content_types, method=methods)
 def test_a_webhook_with_any_content(

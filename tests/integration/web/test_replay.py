@@ -68,6 +68,7 @@ def charged(key: str = "order-1") -> Job:
     return job
 
 
+@pytest.mark.conformance
 def test_a_replayed_error_does_not_fail_the_next_attempt(send: Sender) -> None:
     job, now = charged(), time.time()
     assert send(failed(), now) == (200, {"status": "accepted"})
@@ -191,6 +192,7 @@ def overheard(settings: Settings, live_server: LiveServer) -> Any:
     return post
 
 
+@pytest.mark.conformance
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("name", list(PARTNERS))
 def test_replays_at_the_same_time_act_once(
