@@ -35,6 +35,12 @@ def session(transactional_db: None) -> Iterator[Session]:
     session.close()
 
 
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often a race is run that does not stop where the test says: at night, very often."""
+    return 30 if request.config.option.all else 3
+
+
 @pytest.fixture(autouse=True)
 def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)

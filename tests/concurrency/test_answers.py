@@ -24,7 +24,6 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 THREADS = 4
-ROUNDS = 5
 
 
 def asked(key: str = "k") -> Job:
@@ -108,9 +107,9 @@ def test_batches_with_the_same_jobs_in_any_order_wait_for_each_other() -> None:
     assert Answer.objects.filter(status="accepted").count() >= len(keys)
 
 
-def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both() -> None:
+def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both(rounds: int) -> None:
     """T17."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         job = asked()
 
         results = run_together(complete("paid"), lambda: hipq.fail("ask", "k", error="declined"))
@@ -122,8 +121,8 @@ def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both() -> None:
         assert (job.outcome, job.result) == ("succeeded", "paid")
 
 
-def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both() -> None:
-    for _ in range(ROUNDS):
+def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both(rounds: int) -> None:
+    for _ in range(rounds):
         job = asked()
 
         answer, cancelled = run_together(complete("paid"), cancel)
@@ -137,9 +136,9 @@ def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both() -> None:
             assert isinstance(cancelled, hipq.InvalidJobError)
 
 
-def test_an_answer_and_a_timeout_at_one_moment_lose_no_answer() -> None:
+def test_an_answer_and_a_timeout_at_one_moment_lose_no_answer(rounds: int) -> None:
     """T15: what the partner answered is worth more than our timeout."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         job = asked()
         Job.objects.live().update(deadline="2001-01-01T00:00:00Z")
 
@@ -152,9 +151,9 @@ def test_an_answer_and_a_timeout_at_one_moment_lose_no_answer() -> None:
         assert (job.outcome, job.result) == ("succeeded", "paid")
 
 
-def test_an_answer_while_the_end_of_the_request_is_saved_settles_the_job() -> None:
+def test_an_answer_while_the_end_of_the_request_is_saved_settles_the_job(rounds: int) -> None:
     """T16."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         job = hipq.enqueue("ask", job_key="k")
         worker = HandWorker()
         worker.run_pass()
@@ -167,9 +166,9 @@ def test_an_answer_while_the_end_of_the_request_is_saved_settles_the_job() -> No
         assert (job.outcome, job.result) == ("succeeded", "paid")
 
 
-def test_an_answer_while_the_job_is_claimed_settles_it() -> None:
+def test_an_answer_while_the_job_is_claimed_settles_it(rounds: int) -> None:
     """T16: early, or to the running job."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         job = hipq.enqueue("ask", job_key="k")
         worker = HandWorker()
 

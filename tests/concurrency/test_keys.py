@@ -19,7 +19,7 @@ from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-THREADS, ROUNDS = 6, 20
+THREADS = 6
 NEW, OTHER = hipq.NewJob("ask", job_key="k"), hipq.NewJob("ask", job_key="other")
 
 
@@ -98,10 +98,12 @@ def test_a_place_that_is_given_up_meanwhile_is_taken_by_one_of_many(
     assert len(jobs) == 1 if scope == "kept" else len(jobs) <= 2
 
 
-def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(declare: Declare) -> None:
+def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(
+    declare: Declare, rounds: int
+) -> None:
     """Either the job was not claimed yet, and is returned, or another one waits."""
     index = declare.task("index", unique="waiting")(lambda shop: shop)
-    for shop in map(str, range(ROUNDS)):
+    for shop in map(str, range(rounds)):
         first, worker = index.enqueue(shop), HandWorker()
 
         results = run_together(worker.run_pass, partial(index.enqueue, shop))

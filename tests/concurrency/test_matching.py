@@ -20,8 +20,6 @@ from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 5
-
 
 def asked(key: str) -> Job:
     job = hipq.enqueue("ask", job_key=key)
@@ -34,8 +32,8 @@ def settled() -> list[tuple[str, str]]:
     return list(Job.objects.filter(outcome="succeeded").values_list("job_key", "result"))
 
 
-def test_one_answer_that_two_operators_match_settles_one_job() -> None:
-    for _ in range(ROUNDS):
+def test_one_answer_that_two_operators_match_settles_one_job(rounds: int) -> None:
+    for _ in range(rounds):
         Job.objects.all().delete()
         jobs = [asked("a"), asked("b")]
         answer = AnswerFactory.create(status="unmatched")
@@ -48,8 +46,8 @@ def test_one_answer_that_two_operators_match_settles_one_job() -> None:
         assert Answer.objects.get().job == Job.objects.get(outcome="succeeded")
 
 
-def test_one_job_that_two_answers_are_matched_to_takes_one_of_them() -> None:
-    for _ in range(ROUNDS):
+def test_one_job_that_two_answers_are_matched_to_takes_one_of_them(rounds: int) -> None:
+    for _ in range(rounds):
         Job.objects.all().delete()
         Answer.objects.all().delete()
         job = asked("a")
@@ -61,8 +59,8 @@ def test_one_job_that_two_answers_are_matched_to_takes_one_of_them() -> None:
         assert sorted(Answer.objects.values_list("status", flat=True)) == ["accepted", "unmatched"]
 
 
-def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for() -> None:
-    for _ in range(ROUNDS):
+def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for(rounds: int) -> None:
+    for _ in range(rounds):
         Job.objects.all().delete()
         Answer.objects.all().delete()
         job = asked("a")
@@ -79,8 +77,8 @@ def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for() ->
         )
 
 
-def test_an_early_answer_goes_to_the_job_of_its_key_or_to_that_of_the_operator() -> None:
-    for _ in range(ROUNDS):
+def test_an_early_answer_goes_to_the_job_of_its_key_or_to_that_of_the_operator(rounds: int) -> None:
+    for _ in range(rounds):
         Job.objects.all().delete()
         Answer.objects.all().delete()
         chosen = asked("by hand")

@@ -29,7 +29,6 @@ from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 10
 LIMIT = 10
 
 
@@ -52,8 +51,8 @@ def weigh(job: Job, factor: int) -> bool:
     return True
 
 
-def test_a_job_that_is_cancelled_while_its_result_is_saved_has_one_end() -> None:
-    for _ in range(ROUNDS):
+def test_a_job_that_is_cancelled_while_its_result_is_saved_has_one_end(rounds: int) -> None:
+    for _ in range(rounds):
         job = hipq.enqueue("echo", "done")
         worker = HandWorker()
         worker.run_pass()
@@ -70,8 +69,8 @@ def test_a_job_that_is_cancelled_while_its_result_is_saved_has_one_end() -> None
             assert isinstance(cancelled, hipq.InvalidJobError)
 
 
-def test_a_job_that_is_cancelled_while_it_is_claimed_ends_cancelled() -> None:
-    for _ in range(ROUNDS):
+def test_a_job_that_is_cancelled_while_it_is_claimed_ends_cancelled(rounds: int) -> None:
+    for _ in range(rounds):
         job = hipq.enqueue("echo", "done")
         worker = HandWorker()
 
@@ -85,10 +84,10 @@ def test_a_job_that_is_cancelled_while_it_is_claimed_ends_cancelled() -> None:
 
 
 def test_a_factor_that_is_raised_while_the_queue_is_claimed_never_lifts_the_load_over_the_limit(
-    configure_queue: ConfigureQueue,
+    configure_queue: ConfigureQueue, rounds: int
 ) -> None:
     configure_queue(THROTTLE_LIMIT=LIMIT)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         jobs = hipq.enqueue_many([hipq.NewJob("ask") for _ in range(2 * LIMIT)])
 
         results = run_together(
@@ -103,10 +102,10 @@ def test_a_factor_that_is_raised_while_the_queue_is_claimed_never_lifts_the_load
 
 
 def test_a_limit_that_is_raised_while_the_queue_is_claimed_holds(
-    configure_queue: ConfigureQueue,
+    configure_queue: ConfigureQueue, rounds: int
 ) -> None:
     queue = configure_queue(THROTTLE_LIMIT=LIMIT // 2)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         Queue.objects.filter(pk=queue.pk).update(throttle_limit=LIMIT // 2)
         hipq.enqueue_many([hipq.NewJob("ask") for _ in range(3 * LIMIT)])
 
@@ -121,8 +120,8 @@ def test_a_limit_that_is_raised_while_the_queue_is_claimed_holds(
         Job.objects.live().delete()
 
 
-def test_a_job_that_is_run_now_while_it_is_claimed_runs_once() -> None:
-    for _ in range(ROUNDS):
+def test_a_job_that_is_run_now_while_it_is_claimed_runs_once(rounds: int) -> None:
+    for _ in range(rounds):
         job = hipq.enqueue("echo", "done")
         worker = HandWorker()
 

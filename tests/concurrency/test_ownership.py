@@ -360,12 +360,13 @@ def was_executed(kinds: Kinds, row: Job) -> bool:
 
 def come_to_rest(worker: HandWorker | Threads) -> None:
     """Let the worker go on, with a sound connection, until there is nothing left to do."""
-    for _ in range(ROUNDS):
+    for _ in range(2):  # what the first duties find may need others
         do_duties(worker)
-        worker.run_pass()
-        worker.execute()
-        if not worker.batch and worker.scheduler.found_nothing:
-            break
+        for _ in range(ROUNDS):
+            worker.run_pass()
+            worker.execute()
+            if not worker.batch and worker.scheduler.found_nothing:
+                break
     assert worker.batch.ids == []
     assert not Job.objects.filter(worker__isnull=False).exists()
 

@@ -23,7 +23,6 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 THREADS = 4
-ROUNDS = 10
 DECLINED_ATTEMPT = 1
 
 
@@ -48,8 +47,8 @@ def test_of_several_that_prune_each_job_is_deleted_by_one() -> None:
     assert (Job.objects.count(), Attempt.objects.count()) == (0, 0)
 
 
-def test_an_answer_while_its_final_job_is_pruned_is_no_error_for_anybody() -> None:
-    for number in range(ROUNDS):
+def test_an_answer_while_its_final_job_is_pruned_is_no_error_for_anybody(rounds: int) -> None:
+    for number in range(rounds):
         key = ended(f"key-{number}").job_key
 
         answer, counts = run_together(partial(hipq.complete, "boom", key, "late"), prune)
@@ -57,8 +56,8 @@ def test_an_answer_while_its_final_job_is_pruned_is_no_error_for_anybody() -> No
         assert errors_of([answer, counts]) == []
 
 
-def test_a_callback_while_its_final_job_is_pruned_is_no_error_for_anybody() -> None:
-    for _ in range(ROUNDS):
+def test_a_callback_while_its_final_job_is_pruned_is_no_error_for_anybody(rounds: int) -> None:
+    for _ in range(rounds):
         token = Token("default", ended().pk, DECLINED_ATTEMPT)
 
         answer, counts = run_together(partial(answer_callback, token, "response", "late"), prune)

@@ -17,7 +17,6 @@ from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 10
 THREADS = 4
 
 
@@ -39,9 +38,9 @@ def settle(worker: HandWorker) -> None:
     early_answers.match_early(get_instance())
 
 
-def test_the_answer_at_the_same_moment_settles_the_job_once() -> None:
+def test_the_answer_at_the_same_moment_settles_the_job_once(rounds: int) -> None:
     """H100, T16."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         Answer.objects.all().delete()
         worker, job = executing()
 
@@ -55,8 +54,8 @@ def test_the_answer_at_the_same_moment_settles_the_job_once() -> None:
         Job.objects.all().delete()
 
 
-def test_several_answers_at_the_same_moment_are_all_accounted_for() -> None:
-    for _ in range(ROUNDS):
+def test_several_answers_at_the_same_moment_are_all_accounted_for(rounds: int) -> None:
+    for _ in range(rounds):
         Answer.objects.all().delete()
         worker, job = executing()
         answers = [partial(complete, n) for n in range(THREADS)]
@@ -74,8 +73,10 @@ def test_several_answers_at_the_same_moment_are_all_accounted_for() -> None:
         Job.objects.all().delete()
 
 
-def test_two_jobs_that_want_one_key_at_the_same_moment_end_with_one_of_them_having_it() -> None:
-    for _ in range(ROUNDS):
+def test_two_jobs_that_want_one_key_at_the_same_moment_end_with_one_of_them_having_it(
+    rounds: int,
+) -> None:
+    for _ in range(rounds):
         hipq.enqueue_many([hipq.NewJob("ask"), hipq.NewJob("ask")])
         first, second = HandWorker().run_pass()
 

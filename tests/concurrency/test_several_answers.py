@@ -19,7 +19,6 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PARTS = ("front", "back", "side")
-ROUNDS = 5
 
 
 class Scan:
@@ -56,8 +55,8 @@ def check(scan: Scan, job: Job) -> None:
     scan.handled.clear()
 
 
-def test_all_parts_at_one_moment_are_handled_once(scan: Scan) -> None:
-    for _ in range(ROUNDS):
+def test_all_parts_at_one_moment_are_handled_once(scan: Scan, rounds: int) -> None:
+    for _ in range(rounds):
         job = scan.type.enqueue(job_key="k")
         run_due_jobs()
 
@@ -68,8 +67,8 @@ def test_all_parts_at_one_moment_are_handled_once(scan: Scan) -> None:
         check(scan, job)
 
 
-def test_parts_and_the_return_of_the_handler_at_one_moment(scan: Scan) -> None:
-    for _ in range(ROUNDS):
+def test_parts_and_the_return_of_the_handler_at_one_moment(scan: Scan, rounds: int) -> None:
+    for _ in range(rounds):
         job = scan.type.enqueue(job_key="k")
         worker = HandWorker()
         worker.run_pass()
@@ -83,8 +82,8 @@ def test_parts_and_the_return_of_the_handler_at_one_moment(scan: Scan) -> None:
         check(scan, job)
 
 
-def test_parts_and_the_claim_at_one_moment(scan: Scan) -> None:
-    for _ in range(ROUNDS):
+def test_parts_and_the_claim_at_one_moment(scan: Scan, rounds: int) -> None:
+    for _ in range(rounds):
         job = scan.type.enqueue(job_key="k")
         worker = HandWorker()
 

@@ -22,7 +22,6 @@ from tests.hand_worker import HandWorker
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FINISHERS = 3
-ROUNDS = pytest.mark.parametrize("rounds", [4, pytest.param(30, marks=pytest.mark.nightly)])
 
 
 def complete(job: Job) -> None:
@@ -38,7 +37,6 @@ def run_claims(worker: HandWorker) -> None:
     worker.save()
 
 
-@ROUNDS
 def test_three_finishers_unhold_each_dependent_once(rounds: int) -> None:
     for number in range(rounds):
         needed = [hipq.enqueue("ask", job_key=f"{number}-{k}") for k in range(FINISHERS)]
@@ -53,7 +51,6 @@ def test_three_finishers_unhold_each_dependent_once(rounds: int) -> None:
         Job.objects.filter(pk=follower.pk).delete()
 
 
-@ROUNDS
 def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs(rounds: int) -> None:
     for number in range(rounds):
         needed = hipq.enqueue("ask", job_key=f"needed-{number}")
@@ -68,7 +65,6 @@ def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs(rounds: int) -> N
         assert (row.outcome, row.attempt) == ("cancelled", 0), f"round {number}"
 
 
-@ROUNDS
 def test_what_follows_a_job_that_is_cancelled_while_it_ends_does_as_that_job_did(
     rounds: int,
 ) -> None:
@@ -105,7 +101,6 @@ def test_what_ends_between_the_check_of_an_enqueue_and_its_commit_is_not_missed(
     assert Job.objects.get(pk=follower.pk).outcome == outcome
 
 
-@ROUNDS
 def test_then_waits_for_members_that_a_member_adds_while_the_others_end(
     declare: Declare, rounds: int
 ) -> None:
@@ -132,7 +127,6 @@ def test_then_waits_for_members_that_a_member_adds_while_the_others_end(
         Job.objects.filter(pk=then.pk).delete()
 
 
-@ROUNDS
 def test_what_a_member_adds_to_a_batch_that_is_being_cancelled_is_cancelled_or_refused(
     declare: Declare, rounds: int
 ) -> None:

@@ -17,8 +17,6 @@ from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 20
-
 
 def bank(**options: Any) -> dict[str, Any]:
     return {"default": {"QUEUES": {"bank": options}}}
@@ -85,8 +83,8 @@ def test_a_new_declaration_undoes_no_edit_that_was_saved_while_it_was_read(
     starting.close()
 
 
-def test_a_pause_at_the_moment_of_a_new_setting_stays(settings: Settings) -> None:
-    for limit in range(1, ROUNDS):
+def test_a_pause_at_the_moment_of_a_new_setting_stays(settings: Settings, rounds: int) -> None:
+    for limit in range(1, rounds):
         settings.HIPQ = bank(THROTTLE_LIMIT=limit)
         get_queue("default", "bank")
         Queue.objects.update(paused=False)

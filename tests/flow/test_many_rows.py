@@ -68,8 +68,7 @@ def statements_of(tree: flow.Node, **how: Any) -> int:
     return len(asked)
 
 
-@pytest.mark.parametrize("is_heard", [False, True])
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("force", "is_heard"), [(False, False), (True, True)])
 def test_a_tree_is_terminated_by_few_statements(force: bool, is_heard: bool) -> None:
     """They are made under the locks of all its nodes."""
     if is_heard:

@@ -138,7 +138,10 @@ LATER: dict[str, Callable[[flow.Node], Any]] = {"later": lambda node: node.run(w
 
 
 @pytest.mark.parametrize("ask", NOW_AND_LATER)
-@pytest.mark.parametrize("status", ["completed", "queued", "suspended"])
+@pytest.mark.parametrize(
+    "status",
+    ["suspended", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("completed", "queued"))],
+)
 def test_a_run_now_and_a_later_one_that_are_asked_for_together(status: str, ask: str) -> None:
     node = in_status(status)
     node.state.set(perform=[])
@@ -188,7 +191,7 @@ def test_a_run_that_wants_to_run_later_while_data_come(script: Script) -> None:
     runs_later(node)
 
 
-@pytest.mark.parametrize("ask", [*LATER, *NOW_AND_LATER])
+@pytest.mark.parametrize("ask", ["later", "later, data"])
 def test_a_later_run_that_is_asked_for_while_the_node_is_paused(ask: str) -> None:
     node = flow.start(Recorder, run=False)
     node.pause()

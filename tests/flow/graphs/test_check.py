@@ -124,6 +124,7 @@ def test_each_problem_is_said(spec: Any, said: str) -> None:
             ["nodes.a.outputs.out.init"],
         ),
         (of("wild", inputs={"*": {"init": [1]}}), ["nodes.a.inputs.*.init: * stands for other"]),
+        (of("add", inputs={"x": {"init": 5}}), ["nodes.a.inputs.x.init: it is 5, not a list."]),
         (of("number", init=999_999), ["nodes.a.init: there is no node 999999."]),
         (
             of("number", init=6),

@@ -365,9 +365,7 @@ LARGE: list[tuple[str, dict[str, list[Any]]]] = [
 
 LARGE += [
     ("flow.permutation", {"in": [list(range(size))], "n": [n], "ordered": [o], "repeat": [r]})
-    for size, n in ((40, 20), (100_000, 50_000))
-    for o in (False, True)
-    for r in (False, True)
+    for size, n, o, r in ((40, 20, False, True), (100_000, 50_000, True, False))
 ]
 
 
