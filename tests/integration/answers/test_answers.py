@@ -18,7 +18,7 @@ from tests.declaring import Declare, noting
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def asked(name: str = "ask", **options: Any) -> Job:

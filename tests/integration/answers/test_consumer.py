@@ -82,6 +82,7 @@ def malformed() -> Answer:
     return Answer.objects.get(kind="malformed")
 
 
+@pytest.mark.conformance
 def test_messages_settle_their_jobs_in_batches(mailbox: Mailbox, consume: Consume) -> None:
     asked(5)
     mailbox.put(*[response(n) for n in range(5)])
@@ -106,6 +107,7 @@ def test_an_error_of_the_partner_fails_the_job(mailbox: Mailbox, consume: Consum
     assert Job.objects.get().error == "declined"
 
 
+@pytest.mark.conformance
 def test_a_message_that_is_delivered_again_changes_nothing(
     mailbox: Mailbox, consume: Consume
 ) -> None:
@@ -182,6 +184,7 @@ POISON = {
 }
 
 
+@pytest.mark.conformance
 def test_messages_that_are_no_answers_are_kept_and_block_nobody(
     mailbox: Mailbox, consume: Consume
 ) -> None:
@@ -320,6 +323,7 @@ def test_a_map_function_that_returns_nothing_loses_nothing(
     assert said in malformed().problem
 
 
+@pytest.mark.conformance
 def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(
     mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +425,7 @@ def test_a_map_function_that_finds_the_database_away_or_locked_is_called_again(
     assert not Answer.objects.filter(kind="malformed").exists()
 
 
+@pytest.mark.conformance
 def test_a_map_function_that_waits_for_a_lock_does_not_stop_the_other_messages(
     mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,6 +449,7 @@ def test_a_map_function_that_waits_for_a_lock_does_not_stop_the_other_messages(
     assert mailbox.batches == [3, 0]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     "error",
     [
@@ -491,6 +497,7 @@ def test_what_the_database_refuses_is_not_quoted_where_something_is_sensitive(
     assert "4111" not in caplog.text
 
 
+@pytest.mark.conformance
 def test_a_refusal_that_may_pass_is_tried_again(
     mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
 ) -> None:

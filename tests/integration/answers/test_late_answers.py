@@ -13,7 +13,7 @@ from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def unmatched(**values: Any) -> Answer:

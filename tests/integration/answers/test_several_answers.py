@@ -25,7 +25,7 @@ from tests.factories import JobTypeFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 PARTS = ("front", "back")
 BOTH = {"front": "F", "back": "B"}

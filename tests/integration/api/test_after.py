@@ -22,6 +22,7 @@ import hipq_django as hipq
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api import batches, control, many
 from hipq_django.conf.instances import get_instance
+from hipq_django.dependencies import needs
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
 from hipq_django.maintenance import recovery
 from hipq_django.maintenance.retention import prune
@@ -70,6 +71,7 @@ def outcomes(*jobs: Job) -> list[str]:
 # After
 
 
+@pytest.mark.conformance
 def test_a_job_waits_until_the_ones_before_have_succeeded(step: Any) -> None:
     a, b = step.enqueue("a"), step.using(delay=60).enqueue("b")
     c = step.using(after=[a, b.pk]).enqueue("c")
@@ -129,6 +131,7 @@ def test_a_job_named_twice_counts_once(step: Any) -> None:
     assert ran[-1] == ("b", ["A"])
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("conflict", ["raise", "return"])
 def test_what_many_jobs_follow_is_read_at_once(step: Any, conflict: Any) -> None:
     before = [step.enqueue(f"a{number}") for number in range(4)]
@@ -205,6 +208,7 @@ def test_a_job_that_waited_long_has_the_time_of_its_release(
     assert row(b).outcome == "succeeded"
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("end", ["fails", "cancelled"])
 def test_what_follows_a_job_without_success_is_cancelled(step: Any, end: str) -> None:
     a = step.using(delay=60).enqueue("a", fails=True)
@@ -221,6 +225,7 @@ def test_what_follows_a_job_without_success_is_cancelled(step: Any, end: str) ->
     assert ran[-1] == ("d", [None])
 
 
+@pytest.mark.conformance
 def test_a_failure_cancels_what_follows_it_while_others_are_live(step: Any) -> None:
     a, b = step.enqueue("a", fails=True), step.using(delay=60).enqueue("b")
     c = step.using(after=[a, b]).enqueue("c")
@@ -239,6 +244,7 @@ def test_after_a_job_that_has_failed_nothing_is_created(step: Any) -> None:
     assert step.using(after=[a], on="final").enqueue("c").hold_time is None
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("verb", [hipq.complete, hipq.fail])
 def test_an_answer_lets_no_job_overtake_what_it_follows(
     step: Any, declare: Declare, verb: Any
@@ -299,6 +305,7 @@ def test_what_cannot_be_followed_is_refused(step: Any, options: Any, said: str) 
     assert not Job.objects.exists()
 
 
+@pytest.mark.conformance
 def test_held_jobs_are_hidden_from_claims_in_every_order(step: Any, configure_queue: Any) -> None:
     for order in ("priority", "ageing", "time"):
         configure_queue(ORDER=order)
@@ -314,6 +321,7 @@ def test_held_jobs_are_hidden_from_claims_in_every_order(step: Any, configure_qu
 # Verbs on held jobs
 
 
+@pytest.mark.conformance
 def test_run_now_drops_what_a_job_waits_for(step: Any) -> None:
     a = step.using(delay=60).enqueue("a")
     b = step.using(after=[a]).enqueue("b")
@@ -341,6 +349,7 @@ def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
     assert row(b).rank == row(b).queue.ordering.rank(later, 7)
 
 
+@pytest.mark.conformance
 def test_a_held_job_can_be_cancelled(step: Any) -> None:
     a = step.using(delay=60).enqueue("a")
     b = step.using(after=[a]).enqueue("b")
@@ -356,6 +365,7 @@ def test_a_held_job_can_be_cancelled(step: Any) -> None:
 # Chains
 
 
+@pytest.mark.conformance
 def test_a_chain_runs_one_after_the_other(step: Any) -> None:
     jobs = hipq.chain(step.new("a"), step.new("b"), step.new("c"))
     run_due_jobs()
@@ -377,6 +387,7 @@ def test_a_chain_of_one_or_none(step: Any) -> None:
     assert job.hold_time is None
 
 
+@pytest.mark.conformance
 def test_a_chain_is_all_or_nothing(step: Any) -> None:
     with pytest.raises(hipq.InvalidJobError, match="has after= or on= of its own"):
         hipq.chain(step.new("a"), step.using(after=[]).new("b"))
@@ -388,6 +399,7 @@ def test_a_chain_is_all_or_nothing(step: Any) -> None:
 # Batches
 
 
+@pytest.mark.conformance
 def test_then_starts_once_all_have_succeeded(step: Any) -> None:
     with hipq.batch("import 7", then=step.new("then"), always=step.new("always")) as batch:
         jobs = batch.enqueue_many(step.new(f"page {n}") for n in range(3))
@@ -403,6 +415,7 @@ def test_then_starts_once_all_have_succeeded(step: Any) -> None:
     assert str(batch) == f"batch {batch.pk} (import 7)"
 
 
+@pytest.mark.conformance
 def test_then_is_cancelled_and_always_runs_where_one_fails(step: Any) -> None:
     with hipq.batch(then=step.new("then"), always=step.new("always")) as batch:
         batch.enqueue_many([step.new("a"), step.new("b", fails=True)])
@@ -414,6 +427,7 @@ def test_then_is_cancelled_and_always_runs_where_one_fails(step: Any) -> None:
     assert ran[-1] == ("always", ["A", None])
 
 
+@pytest.mark.conformance
 def test_an_empty_batch_calls_back_at_once(step: Any) -> None:
     with hipq.batch(then=step.new("then")):
         pass
@@ -452,6 +466,7 @@ def test_a_new_job_may_be_a_member_of_several_batches_and_of_none(step: Any) -> 
     assert [job.batch for job in jobs] == [one, other, other, None]
 
 
+@pytest.mark.conformance
 def test_a_member_may_add_to_its_batch(step: Any, declare: Declare) -> None:
     @declare.task("split")
     def split(parts: int, *, job: Job = hipq.JOB) -> None:
@@ -672,6 +687,7 @@ def test_a_handler_whose_attempt_is_over_adds_nothing(
     assert list(batch.jobs.all()) == [job]
 
 
+@pytest.mark.conformance
 def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
     with hipq.batch("b", then=step.new("then"), always=step.new("always")) as batch:
         batch.enqueue_many([step.new("a"), step.using(delay=60).new("b")])
@@ -710,6 +726,7 @@ def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
         hipq.cancel_batch(batch)
 
 
+@pytest.mark.conformance
 def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
     step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -804,6 +821,7 @@ def test_what_follows_a_batch_follows_nothing_else(step: Any, callbacks: Any, sa
     assert not Job.objects.exists()
 
 
+@pytest.mark.conformance
 def test_a_batch_in_async_code(step: Any) -> None:
     async def load() -> Batch:
         async with hipq.abatch("load", then=step.new("then")) as batch:
@@ -821,6 +839,7 @@ def test_a_batch_in_async_code(step: Any) -> None:
 # Once more
 
 
+@pytest.mark.conformance
 def test_a_chain_goes_on_from_the_failed_step(step: Any) -> None:
     a, b, c, d = hipq.chain(step.new("a"), step.new("b", fails=True), step.new("c"), step.new("d"))
     run_due_jobs()
@@ -882,8 +901,10 @@ def test_an_input_that_was_pruned_keeps_its_place(step: Any, declare: Declare) -
     assert seen == [[(a.pk, f"job {a.pk}", None), (b.pk, f"job {b.pk}", "B")], [None, "B"]]
 
 
-def test_the_inputs_of_a_job_are_read_together(step: Any) -> None:
-    before = hipq.enqueue_many([step.new(str(number)) for number in range(250)])
+@pytest.mark.conformance
+def test_the_inputs_of_a_job_are_read_together(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "AFTER_PAGE", 10)
+    before = hipq.enqueue_many([step.new(str(number)) for number in range(25)])
     job = step.using(after=before).enqueue("after")
     run_due_jobs()
     row(before[7]).delete()
@@ -893,7 +914,7 @@ def test_the_inputs_of_a_job_are_read_together(step: Any) -> None:
 
     assert len(queries) == 5
     assert [needed.pk for needed, _ in inputs] == [needed.pk for needed in before]
-    assert [result for _, result in inputs] == [None if n == 7 else str(n) for n in range(250)]
+    assert [result for _, result in inputs] == [None if n == 7 else str(n) for n in range(25)]
 
 
 def test_of_very_many_inputs_the_first_ten_thousand_are_an_argument(
@@ -943,6 +964,7 @@ REQUEUES = [
 ]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("requeue", [requeue_one, requeue_with_dependents, requeue_as_one_of_many])
 def test_a_job_that_is_requeued_while_what_it_follows_is_live_waits_for_that(
     step: Any, requeue: Callable[[Job], Job]
@@ -979,6 +1001,7 @@ def test_a_requeued_job_follows_what_was_requeued_before_it(
     assert [result for _, result in row(again).inputs()] == ["A"]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(("succeeds", "page_size"), [(False, 1), (True, 300)])
 def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
     step: Any, monkeypatch: pytest.MonkeyPatch, *, succeeds: bool, page_size: int
@@ -1075,6 +1098,7 @@ def test_a_requeued_job_waits_for_the_live_although_others_have_failed(
     assert ran == [("b", []), ("c", [None, "B"])]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("requeue", REQUEUES)
 def test_a_requeued_job_waits_for_its_batch(step: Any, requeue: Callable[[Job], Job]) -> None:
     with hipq.batch(then=step.new("then")) as batch:
@@ -1106,6 +1130,7 @@ def end_as_if_by(first: Job, jobs: Any) -> None:
     cancel_locked(list(jobs.select_related("queue", "job_type")), error, "default")
 
 
+@pytest.mark.conformance
 def test_what_a_job_took_down_is_requeued_in_few_statements(step: Any) -> None:
     statements = []
     for number in (5, 50):
@@ -1144,6 +1169,7 @@ def test_more_that_a_job_took_down_than_a_statement_takes_parameters_are_requeue
     assert last.successors.get().needs.get().needs_job == middle[-1].successors.get()
 
 
+@pytest.mark.conformance
 def test_a_key_that_was_taken_meanwhile_refuses_all_that_is_requeued(step: Any) -> None:
     first = step.enqueue("first", fails=True)
     hipq.enqueue("echo", job_key="k", after=[first])
@@ -1223,6 +1249,7 @@ def test_a_member_done_again_lets_then_start(step: Any) -> None:
 # Descendants
 
 
+@pytest.mark.conformance
 def test_a_job_is_cancelled_with_all_that_it_enqueued(step: Any, declare: Declare) -> None:
     @declare.task("spread")
     def spread(depth: int) -> None:
@@ -1247,6 +1274,7 @@ def test_a_job_is_cancelled_with_all_that_it_enqueued(step: Any, declare: Declar
 # Pruning
 
 
+@pytest.mark.conformance
 def test_what_a_live_job_waits_for_is_kept(step: Any) -> None:
     a = step.enqueue("a")
     b = step.using(delay=60).enqueue("b")

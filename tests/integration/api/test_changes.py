@@ -27,6 +27,7 @@ def row(job: Job) -> dict[str, Any]:
     return dict(Job.objects.filter(pk=job.pk).values().get())
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("state", WAITING)
 def test_a_waiting_job_gets_another_time(state: State) -> None:
     job = JobFactory.create(state=state)
@@ -56,6 +57,7 @@ def test_a_job_that_is_made_due_runs(frozen_time: time_machine.Traveller) -> Non
     assert run_due_jobs() == 1
 
 
+@pytest.mark.conformance
 def test_a_waiting_job_gets_another_priority() -> None:
     first, second = hipq.enqueue("echo", queue="q"), hipq.enqueue("echo", queue="q")
 
@@ -125,6 +127,7 @@ def test_a_delay_and_a_time_are_refused() -> None:
     assert not Job.objects.exists()
 
 
+@pytest.mark.conformance
 def test_async_code_has_the_same_verbs() -> None:
     job = hipq.enqueue("ask", job_key="k")
 

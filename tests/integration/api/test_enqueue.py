@@ -211,6 +211,7 @@ def test_an_enqueue_is_one_insert(django_assert_num_queries: DjangoAssertNumQuer
         hipq.enqueue("echo")
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_tables_made_without_migrations_take_jobs_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in tests that skip migrations."""
@@ -225,6 +226,7 @@ def test_tables_made_without_migrations_take_jobs_too(monkeypatch: pytest.Monkey
     assert run_due_jobs() == 1
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_functions_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "_found", {})

@@ -14,7 +14,7 @@ import hipq_django as hipq
 from hipq_django.models import Job
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def new_jobs(number: int) -> list[hipq.NewJob]:

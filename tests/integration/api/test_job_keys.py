@@ -17,7 +17,7 @@ from hipq_django.models import Answer, Job
 from tests.declaring import Declare
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def live(key: str = "k") -> list[Job]:

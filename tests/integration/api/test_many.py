@@ -45,6 +45,7 @@ def finals(number: int, **values: Any) -> list[Job]:
 # Requeue
 
 
+@pytest.mark.conformance
 def test_final_jobs_are_requeued_once() -> None:
     origins = finals(8, job_data={"n": 1}, priority=7)
 
@@ -116,6 +117,7 @@ def test_a_requeued_job_runs_and_is_announced(django_capture_on_commit_callbacks
 # Cancel
 
 
+@pytest.mark.conformance
 def test_live_jobs_of_every_state_are_cancelled(django_capture_on_commit_callbacks: Any) -> None:
     told: list[int] = []
 
@@ -140,6 +142,7 @@ def test_live_jobs_of_every_state_are_cancelled(django_capture_on_commit_callbac
     assert hipq.cancel_many(ALL()).done == 0
 
 
+@pytest.mark.conformance
 def test_early_answers_of_cancelled_jobs_are_late() -> None:
     hipq.enqueue("ask", job_key="k", delay=60)
     answer = hipq.complete("ask", "k", {})
@@ -153,6 +156,7 @@ def test_early_answers_of_cancelled_jobs_are_late() -> None:
 # Run now
 
 
+@pytest.mark.conformance
 def test_waiting_jobs_are_made_due() -> None:
     put_off = [JobFactory.create(state=state, scheduled_run_time=NIGHT) for state in WAITING]
     windowed = hipq.enqueue("echo", time_windows=["03:00-03:01"])
@@ -245,6 +249,7 @@ def test_a_call_that_broke_off_anywhere_is_made_again_and_does_nothing_twice(
 # Which jobs
 
 
+@pytest.mark.conformance
 def test_a_condition_that_the_verb_changes_is_no_trap() -> None:
     for _ in range(7):
         JobFactory.create(state="initial", scheduled_run_time=NIGHT)
@@ -254,6 +259,7 @@ def test_a_condition_that_the_verb_changes_is_no_trap() -> None:
     assert result.done == 7
 
 
+@pytest.mark.conformance
 def test_a_slice_and_an_order_are_followed() -> None:
     jobs = [JobFactory.create(state="initial", scheduled_run_time=NIGHT) for _ in range(7)]
 
@@ -263,6 +269,7 @@ def test_a_slice_and_an_order_are_followed() -> None:
     assert list(Job.objects.filter(state="initial")) == jobs[:2]
 
 
+@pytest.mark.conformance
 def test_a_join_names_each_job_once() -> None:
     job = JobFactory.create(state="initial", job_key="k")
     for part in "ab":
@@ -277,6 +284,7 @@ def test_only_querysets_of_jobs_are_taken(given: Any) -> None:
         hipq.cancel_many(given)
 
 
+@pytest.mark.conformance
 def test_an_open_transaction_takes_all_back() -> None:
     JobFactory.create(state="initial")
     with pytest.raises(ZeroDivisionError), transaction.atomic():
@@ -293,6 +301,7 @@ def test_async_twins() -> None:
     assert async_to_sync(hipq.arequeue_many)(ALL()).done == len(jobs)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("verb", ["requeue_many", "cancel_many", "run_now_many"])
 def test_a_page_takes_few_statements(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "PAGE_SIZE", 100)

@@ -30,6 +30,7 @@ def row(job: Job) -> dict[str, Any]:
 # Cancel
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("state", LIVE)
 def test_a_live_job_can_be_cancelled(state: State) -> None:
     job = JobFactory.create(state=state)
@@ -98,6 +99,7 @@ def test_what_a_cancelled_handler_does_is_dropped(data: str, declare: Declare) -
     assert job.attempts.count() == 0
 
 
+@pytest.mark.conformance
 def test_a_rolled_back_cancel_never_was() -> None:
     job = hipq.enqueue("echo")
 
@@ -122,6 +124,7 @@ def test_a_job_that_is_not_there_is_refused(verb: Callable[[Job], Job]) -> None:
 # Run now
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("state", ["initial", "retry"])
 def test_a_waiting_job_can_be_run_now(state: str) -> None:
     job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(days=1))
@@ -159,6 +162,7 @@ def test_run_now_leaves_a_job_that_is_due_at_its_place(frozen_time: Any) -> None
     assert [claim.id for claim in HandWorker().run_pass()] == [first.pk, second.pk, third.pk]
 
 
+@pytest.mark.conformance
 def test_run_now_puts_the_job_where_its_time_belongs() -> None:
     waiting = hipq.enqueue("echo", {"n": 1}, scheduled_run_time=clock.now("default"))
     job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(days=1))
@@ -193,6 +197,7 @@ def test_run_now_does_not_break_the_pause_of_its_queue() -> None:
 # Requeue
 
 
+@pytest.mark.conformance
 def test_a_final_job_can_be_requeued_as_a_fresh_one(declare: Declare) -> None:
     declare("flaky")(lambda job: 1 / 0)
     old = hipq.enqueue(
@@ -241,6 +246,7 @@ def test_a_stale_copy_is_read_anew_before_it_is_requeued() -> None:
     assert hipq.requeue(job).origin == job
 
 
+@pytest.mark.conformance
 def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
     job = hipq.enqueue("echo", job_key="k")
     run_due_jobs()

@@ -21,7 +21,7 @@ from hipq_django.models import Batch, Job
 from tests.integration.webhooks import everything
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 SITE = "https://shop.example"
 

@@ -43,6 +43,7 @@ def row(job: Job) -> Job:
     return Job.objects.get(pk=job.pk)
 
 
+@pytest.mark.conformance
 def test_an_answer_finds_the_job_by_the_key_that_its_handler_set(charge: Charge) -> None:
     job = charge(set_bank_key).enqueue()
     run_due_jobs()
@@ -62,6 +63,7 @@ def test_a_replaced_key_finds_the_job_no_more_and_is_free_again(charge: Charge) 
     assert declared.enqueue(job_key="order-42").pk != job.pk
 
 
+@pytest.mark.conformance
 def test_the_key_is_in_the_database_before_the_handler_goes_on(charge: Charge) -> None:
     keys: list[tuple[str, str]] = []
     job = charge(set_bank_key, lambda job: keys.append((job.job_key, row(job).job_key))).enqueue()
@@ -72,6 +74,7 @@ def test_the_key_is_in_the_database_before_the_handler_goes_on(charge: Charge) -
     assert row(job).state == "running"
 
 
+@pytest.mark.conformance
 def test_an_answer_that_came_before_the_key_settles_the_job_at_once(charge: Charge) -> None:
     """H100: the answer for that key is already in the inbox."""
     seen: list[str] = []
@@ -107,6 +110,7 @@ def test_an_early_error_fails_the_attempt(charge: Charge) -> None:
     assert (row(job).outcome, row(job).error) == ("failed", "declined")
 
 
+@pytest.mark.conformance
 def test_of_two_early_answers_the_first_wins_and_the_other_is_accounted_for(
     charge: Charge,
 ) -> None:
@@ -213,6 +217,7 @@ def test_async_handlers_set_keys_too(declare: Declare) -> None:
 # What is refused
 
 
+@pytest.mark.conformance
 def test_a_key_that_a_live_job_has_is_refused_and_changes_nothing(charge: Charge) -> None:
     charge().enqueue(job_key="order-42")
     job = HandWorker().run_pass()[0]
@@ -269,6 +274,7 @@ def test_a_job_that_was_never_enqueued_has_no_key() -> None:
         Job().set_key("bank-77")
 
 
+@pytest.mark.conformance
 def test_an_attempt_that_somebody_else_took_over_sets_no_key(charge: Charge) -> None:
     charge(retry=hipq.Fixed(seconds=0)).enqueue(job_key="order-42")
     stale = HandWorker().run_pass()[0]

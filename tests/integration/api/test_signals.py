@@ -20,7 +20,7 @@ from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 NAMES = ("job_enqueued", "job_started", "job_failed", "job_finished")
 

@@ -48,6 +48,7 @@ def waits_after_the_commit() -> None:
     raise OperationalError("lock timeout") from LockNotAvailable()
 
 
+@pytest.mark.conformance
 def test_a_step_is_called_once_however_often_the_job_is_tried(declare: Declare) -> None:
     @declare("order", retry=hipq.Fixed(0, max_attempts=3))
     def order(job: Job) -> Any:
@@ -97,6 +98,7 @@ def test_a_result_is_the_same_for_the_attempt_that_made_it(declare: Declare) -> 
     assert seen == [[1, {"2": "two"}]] * 2
 
 
+@pytest.mark.conformance
 def test_an_atomic_step_and_its_writes_are_one(declare: Declare) -> None:
     @declare("order", retry=hipq.Fixed(0, max_attempts=3))
     def order(job: Job) -> None:
@@ -116,6 +118,7 @@ def test_an_atomic_step_and_its_writes_are_one(declare: Declare) -> None:
     assert list(Batch.objects.values_list("name", flat=True)) == ["by attempt 2"]
 
 
+@pytest.mark.conformance
 def test_an_attempt_that_was_taken_over_stores_no_step(declare: Declare) -> None:
     raised: list[BaseException] = []
 
@@ -241,6 +244,7 @@ def test_steps_go_with_their_job(declare: Declare) -> None:
 # Finishing
 
 
+@pytest.mark.conformance
 def test_a_job_ends_together_with_the_writes_of_its_handler(declare: Declare) -> None:
     @declare("order")
     def order(job: Job) -> None:
@@ -261,6 +265,7 @@ def test_a_job_ends_together_with_the_writes_of_its_handler(declare: Declare) ->
     assert len(worker.batch) == 0
 
 
+@pytest.mark.conformance
 def test_a_block_that_raises_ends_nothing(declare: Declare) -> None:
     @declare("order", retry=hipq.Fixed(0, max_attempts=2))
     def order(job: Job) -> None:
@@ -276,6 +281,7 @@ def test_a_block_that_raises_ends_nothing(declare: Declare) -> None:
     assert Batch.objects.count() == 1
 
 
+@pytest.mark.conformance
 def test_an_attempt_that_is_over_cannot_finish(declare: Declare) -> None:
     @declare("order")
     def order(job: Job) -> None:
@@ -290,6 +296,7 @@ def test_an_attempt_that_is_over_cannot_finish(declare: Declare) -> None:
     assert not Batch.objects.exists()
 
 
+@pytest.mark.conformance
 def test_the_answer_that_came_first_counts(declare: Declare) -> None:
     @declare("order")
     def order(job: Job) -> None:
@@ -366,6 +373,7 @@ def test_what_comes_after_finishing_does_not_count(
     assert said in caplog.text
 
 
+@pytest.mark.conformance
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("raises", [fails_after_the_commit, waits_after_the_commit])
 def test_what_raises_on_the_commit_of_finishing_comes_after_the_end(
@@ -481,6 +489,7 @@ def gatherer(declare: Declare, resize: Any) -> Any:
     return make
 
 
+@pytest.mark.conformance
 def test_the_ends_of_gathered_jobs_are_the_answer(gatherer: Any) -> None:
     gatherer(1, 2, -3)
     job = hipq.enqueue("film")
@@ -513,6 +522,7 @@ def test_a_cancelled_one_is_an_error(gatherer: Any) -> None:
     assert row(job).result == {"1": {"error": "Cancelled"}}
 
 
+@pytest.mark.conformance
 def test_a_later_attempt_finds_the_jobs_of_an_earlier_one(declare: Declare, resize: Any) -> None:
     @declare("film", retry=hipq.Fixed(0, max_attempts=2))
     def film(job: Job) -> Any:
@@ -533,6 +543,7 @@ def test_a_later_attempt_finds_the_jobs_of_an_earlier_one(declare: Declare, resi
     assert row(job).result == {"1": {"result": {"size": 1}}, "2": {"result": {"size": 2}}}
 
 
+@pytest.mark.conformance
 def test_what_a_crash_has_left_is_told_by_the_sweep(
     gatherer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def row(job: Job) -> Job:
     return Job.objects.get(pk=job.pk)
 
 
+@pytest.mark.conformance
 def test_a_task_runs_with_its_arguments(declare: Declare) -> None:
     task = declare.task("shop.send")(send)
 

@@ -31,6 +31,7 @@ def remove(job: Job) -> None:
     job.delete(using=job.using)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_second_enqueue_returns_the_first_job(declare: Declare, scope: Any) -> None:
     task = declare.task("index", unique=scope)(index)
@@ -44,6 +45,7 @@ def test_the_second_enqueue_returns_the_first_job(declare: Declare, scope: Any) 
     assert Job.objects.count() == 2
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("scope", "end"),
     [
@@ -139,6 +141,7 @@ MANY: dict[str, Any] = {
 }
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("verb", "on_conflict", "scope"),
     [
@@ -177,6 +180,7 @@ def test_each_verb_of_a_task_returns_the_first_job(declare: Declare, verb: str) 
     assert (again, again.conflict) == (first, True)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", SCOPES)
 def test_many_that_are_requeued_leave_out_those_whose_place_is_taken(
     declare: Declare, scope: Any
@@ -194,6 +198,7 @@ def test_many_that_are_requeued_leave_out_those_whose_place_is_taken(
     assert (result.done, result.skipped) == (1, left_out)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_conflict_may_raise(declare: Declare, scope: Any) -> None:
     task = declare.task("index", unique=scope)(index)
@@ -205,6 +210,7 @@ def test_a_conflict_may_raise(declare: Declare, scope: Any) -> None:
     assert raised.value.job == first
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", ["live", "waiting"])
 def test_the_waiting_job_may_be_replaced(declare: Declare, scope: Any) -> None:
     task = declare.task("index", unique=scope)(index)
@@ -247,6 +253,7 @@ def test_enqueue_by_name_obeys_what_the_code_declares(declare: Declare) -> None:
     assert second == first
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", SCOPES)
 def test_many_raise_or_return(declare: Declare, scope: Any) -> None:
     task = declare.task("index", unique=scope)(index)
@@ -279,6 +286,7 @@ def test_many_with_keys_may_return(declare: Declare) -> None:
     assert jobs[0] == jobs[2]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("scope", ["waiting", "kept"])
 def test_of_many_the_job_that_has_a_key_takes_no_other_place(declare: Declare, scope: Any) -> None:
     task = declare.task("index", unique=scope)(index)
@@ -352,6 +360,7 @@ def enqueue_among_many(using: Any) -> list[Job]:
     return hipq.enqueue_many([hipq.NewJob("ask"), using.new("berlin")], on_conflict="return")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("scope", "existing"),
     [("live", {}), ("waiting", {"after": "one"}), ("kept", {"after": "both", "on": "final"})],

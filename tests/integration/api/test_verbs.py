@@ -95,6 +95,7 @@ OWN_OF_EACH_VERB = [by_named_key, by_declaration, by_async_declaration]
 SAME_FOR_ALL = [by_job, by_key, by_async_job, by_async_key]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("verb", "way"),
     [*product(VERBS, OWN_OF_EACH_VERB), *zip(VERBS, cycle(SAME_FOR_ALL), strict=False)],

@@ -205,6 +205,7 @@ def test_a_setting_that_cannot_be_read_is_not_checked_for_throttlers(
     assert found() == ["hipq.E013"]
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 @pytest.mark.parametrize("level", [Level.SERIALIZABLE, 4])
 def test_an_isolation_level_that_makes_limits_inexact_is_e015(
@@ -215,6 +216,7 @@ def test_an_isolation_level_that_makes_limits_inexact_is_e015(
     assert found() == ["hipq.E015"]
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 @pytest.mark.parametrize("level", [None, Level.READ_COMMITTED])
 def test_postgresqls_own_isolation_level_is_fine(options: dict[str, Any], level: Any) -> None:
@@ -351,6 +353,7 @@ def test_times_stored_in_utc_are_fine(
     assert found() == []
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 def test_psycopg2_is_e027_and_keeps_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     # The driver is not installed beside psycopg 3, which Django would take.
@@ -361,6 +364,7 @@ def test_psycopg2_is_e027_and_keeps_a_worker_from_starting(monkeypatch: pytest.M
         call_command("hipq_worker")
 
 
+@pytest.mark.conformance
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     "left",

@@ -16,7 +16,7 @@ from hipq_django.database.lookups import ids_in
 from hipq_django.models import Job
 from tests.factories import JobFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 NOW = timezone.now()
 

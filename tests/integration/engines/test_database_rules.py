@@ -31,7 +31,7 @@ from tests.factories import (
     WorkerFactory,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 VALUES_OF: dict[State, dict[str, Any]] = {
     State.INITIAL: {"state": "initial", "error": "NONE"},

@@ -38,7 +38,7 @@ from hipq_django.models import (
 from tests.factories import AnswerFactory, ScheduleFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 @pytest.fixture(params=["orm", "sql"])

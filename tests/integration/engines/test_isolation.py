@@ -10,7 +10,7 @@ from django.db import connection
 from hipq_django.database.requirements import check_isolation
 from hipq_django.exceptions import ConfigurationError
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 
 def set_level(level: str) -> None:

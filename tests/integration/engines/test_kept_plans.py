@@ -22,11 +22,7 @@ from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.engines.test_plans import BACKLOG, add_final_jobs, execute, truncate
 
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.postgres,
-]
+pytestmark = [pytest.mark.conformance, pytest.mark.postgres]
 
 FEW = 5
 TABLES = ("hipq_job", "hipq_answer", "hipq_attempt")
@@ -82,6 +78,7 @@ def analyze_early_answers() -> None:
     execute("ANALYZE hipq_answer")
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("analyzed", "limit"),
     [

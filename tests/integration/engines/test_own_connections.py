@@ -12,6 +12,8 @@ from django.db import connection, connections
 from hipq_django.processes.connections import leave_pools, look_after, tcp_options
 from tests.concurrency.sessions import Session, run_together
 
+pytestmark = pytest.mark.conformance
+
 
 @pytest.fixture
 def session() -> Iterator[Session]:

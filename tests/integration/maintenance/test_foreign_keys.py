@@ -17,7 +17,7 @@ from hipq_django.models import Answer, Attempt, Job
 from tests.factories import AnswerFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
 Declare = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from tests.factories import JobFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 LOST = "WorkerLost: worker {} stopped while it executed attempt 1"
 

@@ -16,7 +16,11 @@ from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen_time")]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("frozen_time"),
+]
 
 
 @pytest.fixture

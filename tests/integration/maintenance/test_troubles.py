@@ -18,7 +18,7 @@ from hipq_django.scheduler import companions
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 PLAIN = "plain"
 """An instance without job types, so without sensitive fields."""

@@ -59,6 +59,7 @@ def of(row: JobType | Queue) -> Unanswered:
     return Trends(queues, clock.now("default"), "default").of(row).unanswered
 
 
+@pytest.mark.conformance
 def test_jobs_sent_since_the_last_answer_that_wait_far_longer_than_usual_are_counted() -> None:
     kind = JobTypeFactory.create()
     answered(kind, 19, waited=5, hours=3)

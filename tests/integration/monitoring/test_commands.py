@@ -47,6 +47,7 @@ def test_an_error_of_the_system_checks_keeps_no_command_from_running(name: str) 
     assert load_command_class(app, f"hipq_{name}").requires_system_checks == []
 
 
+@pytest.mark.conformance
 def test_status_counts_the_live_jobs_of_each_queue() -> None:
     Queue.objects.create(name="q", throttle_limit=5, order="ageing")
     now = timezone.now()
@@ -250,6 +251,7 @@ def final(queue: str, days: float, batch: Batch | None = None) -> Job:
     return job
 
 
+@pytest.mark.conformance
 def test_prune_deletes_final_jobs_past_the_retention_of_their_queue() -> None:
     Queue.objects.create(name="short", retention_days=1)
     Queue.objects.create(name="long", retention_days=10)
@@ -270,6 +272,7 @@ def old_answer(status: str, days: float) -> Answer:
     return answer
 
 
+@pytest.mark.conformance
 def test_the_statements_of_a_prune_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite takes 1,000 conditions: after a million rows of a thousand at a time it refused."""
     monkeypatch.setattr(retention, "PAGE_SIZE", 1)
@@ -283,6 +286,7 @@ def test_the_statements_of_a_prune_do_not_grow(monkeypatch: pytest.MonkeyPatch) 
     assert max(bounds) == 1
 
 
+@pytest.mark.conformance
 def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: Settings) -> None:
     """An early one stays until its time to live is over."""
     settings.HIPQ = {"default": {"ANSWER_RETENTION_DAYS": 3}}
@@ -296,6 +300,7 @@ def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: 
     assert list(Answer.objects.order_by("pk")) == kept
 
 
+@pytest.mark.conformance
 def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "PAGE_SIZE", 2)
     for _ in range(5):
@@ -312,6 +317,7 @@ def old_batch(days: float, **jobs: float) -> Batch:
     return batch
 
 
+@pytest.mark.conformance
 def test_a_batch_is_pruned_with_the_last_of_its_jobs() -> None:
     Queue.objects.create(name="short", retention_days=1)
     Queue.objects.create(name="long", retention_days=10)
@@ -333,6 +339,7 @@ def test_a_batch_stays_while_a_job_names_what_it_has_waited_for() -> None:
     assert "batches: deleted 1" in said("hipq_prune", "--days", "0.1")
 
 
+@pytest.mark.conformance
 def test_batches_are_pruned_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "PAGE_SIZE", 2)
     Queue.objects.create(name="q")
@@ -365,6 +372,7 @@ def test_days_out_of_range_are_refused(days: str) -> None:
         call_command("hipq_prune", "--days", days)
 
 
+@pytest.mark.conformance
 def test_a_successor_outlives_its_pruned_origin() -> None:
     Queue.objects.create(name="q", retention_days=1)
     fresh = hipq.requeue(final("q", 2))

@@ -36,7 +36,11 @@ from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
-postgres = pytest.mark.postgres
+
+
+def postgres(test: Any) -> Any:
+    """Mark a test of what only PostgreSQL has."""
+    return pytest.mark.conformance(pytest.mark.postgres(test))
 
 
 def examined(*arguments: str) -> tuple[int, str]:
@@ -68,6 +72,7 @@ def long_ago(**span: float) -> Any:
 # What it says
 
 
+@pytest.mark.conformance
 def test_a_healthy_instance_is_told_so() -> None:
     WorkerFactory.create()
     hipq.enqueue("echo")
@@ -428,6 +433,7 @@ def test_a_throttler_that_hangs_holds_no_command(
     assert returned == []
 
 
+@pytest.mark.conformance
 def test_nothing_is_changed() -> None:
     hipq.enqueue("nobody", queue="q")
     AnswerFactory.create()
@@ -441,6 +447,7 @@ def test_nothing_is_changed() -> None:
 # The database
 
 
+@pytest.mark.conformance
 def test_a_missing_index() -> None:
     execute("DROP INDEX hipq_job_waiting")
 
@@ -457,6 +464,7 @@ def test_a_missing_range_of_a_column() -> None:
     assert found() == {"missing_indexes": "database default"}
 
 
+@pytest.mark.conformance
 def test_a_missing_guard() -> None:
     execute(
         "DROP TRIGGER hipq_job_guard"
@@ -480,6 +488,7 @@ def script_said(pattern: str) -> tuple[re.Match[str], list[str]]:
     return said, text.split(SEPARATOR)
 
 
+@pytest.mark.conformance
 def test_what_is_said_about_a_missing_guard_brings_it_back() -> None:
     on_table = " ON hipq_job" if connection.vendor == "postgresql" else ""
     execute(f"DROP TRIGGER hipq_job_guard{on_table}")
@@ -718,6 +727,7 @@ def test_sqlite_that_does_not_wait() -> None:
         connection.settings_dict["OPTIONS"] = usual
 
 
+@pytest.mark.conformance
 def test_schedules_are_measured_with_as_many_queries_however_many_there_are() -> None:
     def add(name: str) -> Schedule:
         row = hipq.schedule(name, hipq.NewJob("echo"), hipq.Every(hours=1))

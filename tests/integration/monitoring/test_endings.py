@@ -13,7 +13,7 @@ from hipq_django.monitoring import endings
 from hipq_django.monitoring.endings import Endings, Trends
 from tests.factories import AttemptFactory, JobFactory, JobTypeFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def ended(kind: JobType, outcome: str, number: int = 1, **ago: float) -> None:

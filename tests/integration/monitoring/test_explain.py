@@ -217,6 +217,7 @@ def test_a_full_limit_is_named_with_its_numbers(configure_queue: ConfigureQueue)
     assert "this job needs 0.75" in text(job)
 
 
+@pytest.mark.conformance
 def test_the_jobs_before_it_are_counted(configure_queue: ConfigureQueue) -> None:
     configure_queue(THROTTLE_LIMIT=10)
     hipq.enqueue_many([hipq.NewJob("ask") for _ in range(3)])
@@ -322,6 +323,7 @@ def test_a_job_that_cannot_start_blocks_no_other(say: Callable[[int, str], str])
     assert codes(second) == ["behind"]
 
 
+@pytest.mark.conformance
 def test_a_throttler_whose_query_fails_does_not_break_the_transaction(
     configure_queue: ConfigureQueue,
 ) -> None:

@@ -30,7 +30,7 @@ from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def enqueue(number: int, name: str = "echo") -> list[Job]:

@@ -148,6 +148,7 @@ def test_code_is_called_although_nothing_could_be_read_before(toy: Toy) -> None:
     assert noted() == [f"{job.pk} gave 2"]
 
 
+@pytest.mark.conformance
 def test_a_job_and_what_is_beside_it_end_in_one_transaction(toy: Toy) -> None:
     job, worker = hipq.enqueue("toy", 1), HandWorker()
     worker.run_pass()
@@ -253,6 +254,7 @@ def time_out(job: Job) -> None:
     HandWorker().run_until_idle()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("end", [cancel, time_out])
 def test_an_end_by_others_is_told_in_its_transaction(toy: Toy, end: Callable[[Job], None]) -> None:
     job = hipq.enqueue("toy", "ask", timeout=60)

@@ -80,6 +80,7 @@ HANGING = [
 ]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("throttler", HANGING)
 def test_it_holds_its_queue_and_no_other(
     throttler: Callable[..., Any], configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture

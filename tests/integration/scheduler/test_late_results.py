@@ -21,7 +21,7 @@ from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
 def succeed(_: Job) -> str:

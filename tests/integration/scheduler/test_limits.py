@@ -15,7 +15,7 @@ from hipq_django.models import Job, Queue
 from tests.hand_worker import PROBE, HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 CLAIM = re.compile(r"SET state = 'running'|hipq_claim_fitting_\w+\(")
 FINISH = re.compile(r"SET state = 'final'|hipq_finish_\w+\(")

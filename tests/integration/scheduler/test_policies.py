@@ -28,6 +28,7 @@ def run(name: str) -> Job:
     return job
 
 
+@pytest.mark.conformance
 def test_a_job_is_tried_as_often_as_its_policy_says(declare: Declare, frozen_time: Any) -> None:
     tried: list[int] = []
 
@@ -119,6 +120,7 @@ def test_a_policy_whose_chance_is_broken_ends_its_job_only(
     assert (job.outcome, other.outcome) == ("failed", "succeeded")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("number", [3, 60])
 def test_to_decide_takes_as_much_reading_however_often_a_job_failed(
     declare: Declare, number: int, django_assert_max_num_queries: Any

@@ -83,6 +83,7 @@ def test_a_malformed_window_stops_only_its_job(healthy: Job) -> None:
     assert f"job {broken.pk} cannot start" in problem()
 
 
+@pytest.mark.conformance
 def test_many_rows_that_cannot_be_read_hide_nobody_behind_them(
     zoned: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
     ] == [f"event=queue_blocked queue=default: {text}"]
 
 
+@pytest.mark.conformance
 def test_a_text_that_the_database_refuses_is_shown_without_what_it_refuses(
     configure_queue: ConfigureQueue, healthy: Job
 ) -> None:

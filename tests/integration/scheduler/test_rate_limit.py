@@ -14,7 +14,7 @@ from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 MOMENT = 5.0
 """More than a job may take from its admission to its start: a start counts as the latest one."""

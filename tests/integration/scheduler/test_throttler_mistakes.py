@@ -74,6 +74,7 @@ def test_a_job_rescheduled_into_the_past_does_not_keep_the_worker_spinning(
     assert asked < 50
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("hours", [-12, 0, 12])
 def test_a_job_rescheduled_beyond_the_calendar_harms_no_other_queue(
     configure_queue: ConfigureQueue, hours: int
@@ -152,6 +153,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("number", range(len(MISTAKES)))
 def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
     configure_queue: ConfigureQueue, number: int, caplog: pytest.LogCaptureFixture
@@ -171,6 +173,7 @@ def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
     assert f"event=queue_blocked queue=default: {queue.throttler_problem}" in caplog.messages
 
 
+@pytest.mark.conformance
 def test_a_throttler_that_hides_its_failed_query_harms_no_other_queue(
     configure_queue: ConfigureQueue,
 ) -> None:

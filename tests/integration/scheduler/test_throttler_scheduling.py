@@ -20,7 +20,7 @@ from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 REGIONS = hipq.ShareLimit("region", {"east": 0.4, "north": 0.3, "west": 0.3})
 

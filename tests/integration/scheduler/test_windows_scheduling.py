@@ -17,7 +17,11 @@ from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen_time")]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("frozen_time"),
+]
 
 
 def monday(hour: int, minute: int = 0) -> datetime:

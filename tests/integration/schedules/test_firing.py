@@ -30,7 +30,7 @@ from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.running import run_due_jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

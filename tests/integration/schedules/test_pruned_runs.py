@@ -17,7 +17,7 @@ from hipq_django.models import Job, Queue, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_queue
 from hipq_django.schedules.firing import Firing
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 DAILY = hipq.Cron("0 12 * * *", "UTC", overlap="allow")

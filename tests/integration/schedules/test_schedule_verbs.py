@@ -60,6 +60,7 @@ def kinds() -> list[str]:
 # Make and change
 
 
+@pytest.mark.conformance
 def test_the_same_again_writes_nothing() -> None:
     def written(new: hipq.NewJob) -> list[str]:
         with CaptureQueriesContext(connection) as queries:
@@ -274,6 +275,7 @@ def test_run_now_names_the_job_that_has_the_key() -> None:
     assert not ScheduleRun.objects.exists()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("overlap", ["skip", "wait", "replace", "allow"])
 def test_run_now_meets_a_live_job(overlap: Any, now: time_machine.Traveller) -> None:
     hipq.schedule("s", ECHO, hipq.Cron("0 * * * *", "UTC", overlap=overlap))
@@ -298,6 +300,7 @@ def test_run_now_meets_a_live_job(overlap: Any, now: time_machine.Traveller) -> 
 # Backfill
 
 
+@pytest.mark.conformance
 def test_past_due_times_are_made_up_for_once_and_in_turn(now: time_machine.Traveller) -> None:
     hipq.schedule("s", ECHO, HOURLY)
     now.move_to(at(1))

@@ -145,6 +145,7 @@ def test_run_after_may_be_a_timedelta_from_the_enqueue(
     assert at_once.status == TaskResultStatus.SUCCESSFUL
 
 
+@pytest.mark.conformance
 def test_an_enqueue_is_part_of_the_transaction() -> None:
     with transaction.atomic():
         tasks.nothing.enqueue()
@@ -221,6 +222,7 @@ def test_a_priority_that_django_does_not_have_is_the_nearest_one(of_job: int, to
     assert task_backends["default"].get_result(result.id).task.priority == told
 
 
+@pytest.mark.conformance
 def test_queries_of_a_result() -> None:
     good, bad = tasks.tell.enqueue(1), tasks.fail.enqueue()
     run_due_jobs()
@@ -283,6 +285,7 @@ def test_workers_find_the_code_of_a_type_that_was_no_task_before() -> None:
     assert result.return_value == 1
 
 
+@pytest.mark.conformance
 def test_a_unique_task_returns_the_one_that_is_there() -> None:
     first, second = tasks.stubborn.enqueue(1), tasks.stubborn.enqueue(1)
     other = tasks.stubborn.enqueue(2)

@@ -27,7 +27,7 @@ from hipq_django.tasks_backend.names import (
 from tests.running import run_due_jobs
 from tests.testapp import tasks
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 Named = Callable[[str], HipqTask]
 

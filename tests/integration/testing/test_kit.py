@@ -1011,6 +1011,7 @@ def test_a_misspelt_name_is_an_error_whatever_test_comes_first(tmp_path: Path) -
     assert " 2 passed" in run_pytest(tmp_path, ANOTHER_PROJECT)
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
     assert " 1 passed" in run_pytest(tmp_path, {"test_one.py": "def test_one():\n    pass\n"})

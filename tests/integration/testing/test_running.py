@@ -420,6 +420,7 @@ def write_twice(name: str) -> None:
     write(name)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("code", "kind"),
     [(partial(write_twice, "Ada"), IntegrityError), (fail_in_sql, DatabaseError)],
