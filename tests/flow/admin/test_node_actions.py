@@ -67,21 +67,21 @@ def standing(node: Node) -> tuple[str, bool, int]:
 # Every verb asks first
 
 
-def test_a_button_leads_to_a_page_that_says_what_will_happen(client: Client) -> None:
-    log_in(client, "view_node", *NEEDS.values())
-    for verb in NEEDS:
-        node = ready_for(verb)
-        before = standing(node)
-        assert f'href="{page_url(node, verb)}"' in html(client, page_url(node))
+@pytest.mark.parametrize("verb", NEEDS)
+def test_a_button_leads_to_a_page_that_says_what_will_happen(client: Client, verb: str) -> None:
+    log_in(client, "view_node", NEEDS[verb])
+    node = ready_for(verb)
+    before = standing(node)
+    assert f'href="{page_url(node, verb)}"' in html(client, page_url(node))
 
-        page = html(client, page_url(node, verb)).partition("</header>")[2]
+    page = html(client, page_url(node, verb)).partition("</header>")[2]
 
-        label = str(VERBS[verb].label)
-        assert f"{label}: node {node.pk}?" in page
-        assert str(VERBS[verb].effect)[:40] in page
-        assert f">{node.status}</span>" in page
-        assert f">{label}</button>" in page
-        assert (standing(node), history(node)) == (before, [])
+    label = str(VERBS[verb].label)
+    assert f"{label}: node {node.pk}?" in page
+    assert str(VERBS[verb].effect)[:40] in page
+    assert f">{node.status}</span>" in page
+    assert f">{label}</button>" in page
+    assert (standing(node), history(node)) == (before, [])
 
 
 def test_nothing_is_done_before_it_is_confirmed(admin_client: Client) -> None:
