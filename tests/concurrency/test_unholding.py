@@ -183,7 +183,7 @@ def test_whoever_ends_a_job_unholds_some_of_very_many_and_the_sweep_the_rest(
     assert [sweep.run(), sweep.run(), sweep.run()] == [2, 1, 0]
 
 
-LONG = 100
+LONG = 80
 
 
 def test_a_long_chain_ends_at_once_with_its_first_job(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ from tests.testapp.flows import Both, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 
-MANY = 10_000
+MANY = 3_000
 MEMORY = {"a": {}, "b": {"mode": "memory"}}
 
 NEWEST = re.compile(r"(p\.value|wanted\.id) AND as_default")
@@ -118,7 +118,7 @@ def test_who_looks_at_a_port_reads_the_newest_default_only(asked: Asked) -> None
 def test_the_newest_default_is_found_by_the_index(asked: Asked) -> None:
     ports = [flow.start(Both, inputs=MEMORY, run=False).inputs["b"] for _ in range(2)]
     for port in ports:
-        pile_up(port)
+        pile_up(port, 10_000)
     newest_defaults([ports[0].row.pk], "default")
     [(sql, params)] = asked.statements
     with connection.cursor() as cursor:

@@ -62,7 +62,7 @@ def test_large_messages_are_seen_before_they_are_read(script: Script) -> None:
 
 
 def test_a_run_holds_no_more_of_them_than_it_needs(script: Script) -> None:
-    count = 40
+    count = 24
     node = flow.start("t.scripted", run=False)
     for number in range(count):
         node.inputs["item"].write(text(number, MEGABYTE))

@@ -406,7 +406,7 @@ values = st.lists(
 )
 
 
-@given(st.lists(values, max_size=4))
+@given(st.lists(values, max_size=3))
 def test_the_size_of_a_product_is_known_before(lists: list[list[Any]]) -> None:
     made = [list(choice) for choice in product(*lists)]
 
