@@ -1,6 +1,7 @@
 """The whole life of jobs, in any order of steps: nothing is lost, whatever meets.
 
-Each run takes the same examples; `HIPQ_TEST_EXAMPLES=1000` searches others at random, for longer.
+Each run takes the same examples, the commit suite few of them; `HIPQ_TEST_EXAMPLES=1000` searches
+others at random, for longer.
 """
 
 from __future__ import annotations

@@ -293,26 +293,20 @@ HEALTHY: dict[str, Measured] = {
 
 
 @pytest.mark.parametrize("name", SICK)
-def test_what_is_wrong_is_found_alone(name: str) -> None:
+def test_what_is_wrong_is_found_alone_and_said_in_sentences_of_one_line(name: str) -> None:
     code, level = name.partition(",")[0].split()
 
     [finding] = diagnose(SICK[name])
 
     assert (finding.code, finding.level) == (code, level)
+    for text in (finding.where, finding.what, finding.why, finding.what_to_do):
+        assert text
+        assert "\n" not in text
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_is_well_is_not_found(name: str) -> None:
     assert diagnose(HEALTHY[name]) == []
-
-
-@pytest.mark.parametrize("name", SICK)
-def test_a_finding_is_plain_sentences_of_one_line(name: str) -> None:
-    [finding] = diagnose(SICK[name])
-
-    for text in (finding.where, finding.what, finding.why, finding.what_to_do):
-        assert text
-        assert "\n" not in text
 
 
 def test_problems_come_before_warnings() -> None:

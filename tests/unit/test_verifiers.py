@@ -216,29 +216,25 @@ UNUSABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
-@pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
-def test_a_secret_that_protects_nothing_is_refused_at_once(
-    make: Any, secret: Any, reason: str
-) -> None:
-    with pytest.raises(hipq.ConfigurationError, match=reason) as caught:
-        make(secret)
+def test_a_secret_that_protects_nothing_is_refused_at_once(make: Any) -> None:
+    for secret, reason in UNUSABLE:
+        with pytest.raises(hipq.ConfigurationError, match=reason) as caught:
+            make(secret)
 
-    assert "s3cret" not in str(caught.value)
+        assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
-@pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
-def test_a_function_that_returns_no_usable_secret_lets_nobody_in(
-    make: Any, secret: Any, reason: str
-) -> None:
+def test_a_function_that_returns_no_usable_secret_lets_nobody_in(make: Any) -> None:
     headers = {"X_Token": "x", "X_Hub_Signature_256": github_header(secret="")}
     headers |= {"X_Slack_Request_Timestamp": f"{NOW}", "X_Slack_Signature": "v0=0"}
     headers |= {"webhook_id": "1", "webhook_timestamp": f"{NOW}", "webhook_signature": "v1,0"}
     headers |= {"X_Shopify_Hmac_Sha256": "0", "Stripe_Signature": stripe_header(secret="")}
     message = request(BODY, **headers)
 
-    with pytest.raises(hipq.ConfigurationError, match=reason):
-        make(lambda: secret)(message)
+    for secret, reason in UNUSABLE:
+        with pytest.raises(hipq.ConfigurationError, match=reason):
+            make(lambda secret=secret: secret)(message)
 
 
 def test_a_function_that_raises_is_named_without_what_it_says() -> None:

@@ -185,7 +185,7 @@ POISON = {
 
 
 @pytest.mark.conformance
-def test_messages_that_are_no_answers_are_kept_and_block_nobody(
+def test_a_message_that_is_no_answer_is_kept_and_blocks_nobody(
     mailbox: Mailbox, consume: Consume
 ) -> None:
     asked(2)
@@ -294,7 +294,7 @@ def test_a_malformed_message_without_a_usable_id_is_kept_too(
     assert malformed().message_id == "NONE"
 
 
-def test_malformed_messages_with_parts_of_other_types_are_kept_too(
+def test_a_malformed_message_with_parts_of_other_types_is_kept_too(
     mailbox: Mailbox, consume: Consume
 ) -> None:
     """As clients of brokers give them: NATS has None for no headers, SQS a body that is text."""

@@ -463,8 +463,7 @@ def test_a_message_that_comes_twice_in_one_call_under_two_names_is_stored_once(
     assert Answer.objects.count() == 1
 
 
-@pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize("name", ["invoice", "bill"])
+@pytest.mark.parametrize(("name", "many"), [("invoice", False), ("bill", True)])
 def test_a_message_that_was_early_is_counted_once(
     declare: Declare, name: str, *, many: bool
 ) -> None:

@@ -137,7 +137,7 @@ def test_each_part_counts_exactly_once(
     caplog.set_level(logging.CRITICAL, "hipq_django")
     life = Life(declare, frozen_time)
 
-    @settings(suppress_health_check=list(HealthCheck))
+    @settings(max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck))
     @given(steps)
     def lives(steps: list[Any]) -> None:
         with rolled_back():

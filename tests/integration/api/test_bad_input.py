@@ -51,16 +51,14 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize("job_type", ["echo", "nobody_knows"])
-@pytest.mark.parametrize(("values", "message"), BAD_VALUES, ids=lambda value: str(value)[:40])
-def test_a_job_with_a_bad_value_is_refused_and_nothing_is_written(
-    job_type: str, values: dict[str, Any], message: str
-) -> None:
-    before = rows()
+def test_a_job_with_a_bad_value_is_refused_and_nothing_is_written(job_type: str) -> None:
+    before, taken = rows(), []
 
-    with pytest.raises(hipq.InvalidJobError, match=message):
-        hipq.enqueue(job_type, **values)
+    for values, message in BAD_VALUES:
+        with pytest.raises(hipq.InvalidJobError, match=message):
+            taken.append((values, hipq.enqueue(job_type, **values)))  # type: ignore[arg-type]
 
-    assert rows() == before
+    assert (rows(), taken) == (before, [])
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, None, 5, ["echo"], {"echo": 1}])

@@ -491,7 +491,7 @@ def test_batches_without_jobs_that_are_pruned(queue: Queue) -> None:
     assert Batch.objects.get() == batch
 
 
-@pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])
+@pytest.mark.parametrize("outcome", ["failed", "timed_out"])
 def test_the_list_of_jobs_with_one_outcome(
     admin_client: Client, backlog: str, outcome: str
 ) -> None:

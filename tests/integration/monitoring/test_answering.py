@@ -144,7 +144,7 @@ def test_only_jobs_that_somebody_else_is_to_answer_are_counted() -> None:
     assert of(kind).number == 5
 
 
-@pytest.mark.parametrize("number", range(len(SPANS)))
+@pytest.mark.parametrize("number", [0, len(SPANS) - 1])
 def test_what_is_usual_is_known_for_ten_days(number: int) -> None:
     kind = JobTypeFactory.create()
     answered(kind, 20, seconds=SPANS[number].total_seconds() - 60)

@@ -28,15 +28,18 @@ def run(name: str, **options: Any) -> Job:
     return job
 
 
-@pytest.mark.parametrize("value", [None, 0, "", [], {"charged": 42}, "NONE", False, [None]])
-def test_what_a_handler_returns_is_the_result(value: Any, declare: Declare) -> None:
-    declare("plain")(lambda job: value)
+def test_what_a_handler_returns_is_the_result(declare: Declare) -> None:
+    values = [None, 0, "", [], {"charged": 42}, "NONE", False, [None]]
+    declare("plain")(lambda job: values[job.job_data])
 
-    job = run("plain")
+    jobs = hipq.enqueue_many(hipq.NewJob("plain", number) for number in range(len(values)))
+    run_due_jobs()
 
-    assert (job.state, job.outcome, job.error) == ("final", "succeeded", "NONE")
-    assert job.result == value
-    assert job.attempts.count() == 0
+    for job, value in zip(jobs, values, strict=True):
+        job.refresh_from_db()
+        assert (job.state, job.outcome, job.error) == ("final", "succeeded", "NONE")
+        assert (job.result, type(job.result)) == (value, type(value))
+        assert job.attempts.count() == 0
 
 
 def test_a_handler_sees_the_job_as_it_was_claimed(declare: Declare) -> None:

@@ -38,9 +38,7 @@ def running() -> list[float]:
     return [float(job.throttle_factor) for job in jobs]
 
 
-@pytest.mark.parametrize(
-    ("factor", "number"), [(1, 10), (2, 5), (2.5, 4), (3, 3), (4, 2), (0.5, 20), (10, 1)]
-)
+@pytest.mark.parametrize(("factor", "number"), [(1, 10), (2.5, 4), (3, 3), (0.5, 20)])
 def test_as_many_jobs_start_as_fit_under_the_limit(factor: float, number: int, start: Any) -> None:
     """T20."""
     limited(10)
@@ -61,7 +59,7 @@ def test_mixed_factors_are_summed(start: Any) -> None:
     assert running() == [4, 0.5, 3, 2.5]
 
 
-@pytest.mark.parametrize("limit", [0, 0.5, 0.999, -1, -1000])
+@pytest.mark.parametrize("limit", [0, 0.999, -1])
 def test_a_limit_below_one_is_no_limit(limit: float, start: Any) -> None:
     """T20."""
     limited(limit)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 POLICIES = [
     None,
     hipq.Fixed(seconds=0, max_attempts=9),
-    hipq.Exponential(first_seconds=0, max_attempts=9),
+    pytest.param(hipq.Exponential(first_seconds=0, max_attempts=9), marks=pytest.mark.nightly),
 ]
 
 
