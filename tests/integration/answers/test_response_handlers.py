@@ -16,7 +16,7 @@ from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
-pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 class Partner:

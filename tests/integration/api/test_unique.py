@@ -141,7 +141,6 @@ MANY: dict[str, Any] = {
 }
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("verb", "on_conflict", "scope"),
     [

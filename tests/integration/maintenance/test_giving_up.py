@@ -21,7 +21,7 @@ from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.passing import Passing
 
-pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 BEAT = 10.0
 HOUR = timedelta(hours=1)
