@@ -430,6 +430,17 @@ def test_a_wrong_graph_is_refused_with_all_problems(api: Api) -> None:
     assert flow.Node.objects.count() == 3
 
 
+def test_a_graph_of_odd_shape_is_refused_with_all_problems(api: Api) -> None:
+    nodes = {"a": {"component": "flow.connect", "inputs": 5, "args": 5}}
+    spec = {"nodes": nodes, "inputs": {"in": ["a.in", "a.in"], "": "a.in", "out": 5}}
+
+    said = api.refused("nodes", 422, component=spec)
+
+    paths = {problem["path"] for problem in said["problems"]}
+    assert paths >= {"nodes.a.inputs", "nodes.a.args", "inputs.in", "inputs.", "inputs.out"}
+    assert not flow.Node.objects.exists()
+
+
 def test_what_is_no_graph_has_none(api: Api) -> None:
     node = flow.start(Double, run=False)
 
