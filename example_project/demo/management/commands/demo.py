@@ -82,9 +82,7 @@ class Command(BaseCommand):
         orders = Round.begin()
         bank, shop = start(stage, options["seed"])
         self.stdout.write(f"Sending {options['orders']} orders through the shop's page …")
-        self.stdout.write(
-            "The bank declines some and loses others; the worker asks again."
-        )
+        self.stdout.write("The bank declines some and loses others; the worker asks again.")
         send(stage, Customer(f"{shop}/", seed=options["seed"]), options["orders"])
         report, limit = self._watch(stage, orders, bank, options["seconds"])
         self._tell(orders, report, limit)
