@@ -191,7 +191,8 @@ def claim_all(worker: HandWorker) -> None:
 
 
 PASSES = [
-    (OperationalError, ("refill", "throttled", "claims", "due_times", "early")),
+    (OperationalError, ("throttled",)),  # alone: the settings of a queue stay
+    (OperationalError, ("refill", "claims", "due_times", "early")),
     (OperationalError, ("results", "decisions", "responses")),
     (OperationalError, ("duties",)),
     # Two are enough to see that it need not be an error of the database.
@@ -360,13 +361,12 @@ def was_executed(kinds: Kinds, row: Job) -> bool:
 
 def come_to_rest(worker: HandWorker | Threads) -> None:
     """Let the worker go on, with a sound connection, until there is nothing left to do."""
-    for _ in range(2):  # what the first duties find may need others
+    for _ in range(ROUNDS):
         do_duties(worker)
-        for _ in range(ROUNDS):
-            worker.run_pass()
-            worker.execute()
-            if not worker.batch and worker.scheduler.found_nothing:
-                break
+        worker.run_pass()
+        worker.execute()
+        if not worker.batch and worker.scheduler.found_nothing:
+            break
     assert worker.batch.ids == []
     assert not Job.objects.filter(worker__isnull=False).exists()
 
