@@ -37,21 +37,26 @@ def entered(act: Callable[[], Any]) -> list[str]:
 
 
 def walks(declare: Callable[[str], Any]) -> dict[str, list[str]]:
-    """Return the files of each act: all of them were done once before."""
+    """Return the files of each act, where it is done before and takes no longer than it should."""
     import hipq_django as hipq
     from tests.hand_worker import HandWorker
 
     declare("walked")(lambda job: hipq.WAIT if job.job_key != "NONE" else None)
     found: dict[str, list[str]] = {}
-    for _ in range(2):
+
+    def walk(name: str, act: Callable[[], Any]) -> None:
+        files = entered(act)
+        found[name] = min(found.get(name, files), files, key=len)
+
+    for _ in range(4):
         hipq.enqueue("walked", job_key="k")
         worker = HandWorker()
         worker.work()
-        found["complete"] = entered(lambda: hipq.complete("walked", "k"))
-        found["enqueue"] = entered(lambda: hipq.enqueue("walked"))
-        found["claiming pass"] = entered(worker.run_pass)
+        walk("complete", lambda: hipq.complete("walked", "k"))
+        walk("enqueue", lambda: hipq.enqueue("walked"))
+        walk("claiming pass", worker.run_pass)
         worker.execute()
-        found["write"] = entered(worker.save)
+        walk("write", worker.save)
     return found
 
 

@@ -88,6 +88,7 @@ def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) ->
     eventually(lambda: not live.exists(), "both have signed off")
 
 
+@pytest.mark.nightly
 def test_a_child_that_hangs_while_it_starts_ends_at_the_second_signal(
     workers: Workers, tmp_path: Path
 ) -> None:

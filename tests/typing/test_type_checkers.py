@@ -52,6 +52,7 @@ def run(project: Path, *arguments: str) -> str:
 
 
 @needs("mypy")
+@pytest.mark.nightly
 def test_mypy_finds_each_mistake_and_nothing_else(project: Path) -> None:
     printed = run(project, "mypy", "--strict", "--config-file=", "--no-error-summary")
 

@@ -168,7 +168,7 @@ def test_a_refusal_is_quoted_unless_some_row_hides_something(
     setting = ConfigurationError("THROTTLE_LIMIT: one")
 
     def said() -> list[str]:
-        return [errors.said_of(error) for error in (refusal, outage, setting)]  # type: ignore[arg-type]
+        return [errors.said_of(error) for error in (refusal, outage, setting)]  # type: ignore[arg-type]  # any error
 
     assert said() == ["ProgrammingError: too much", "too much", "THROTTLE_LIMIT: one"]
     hidden.append("a card")

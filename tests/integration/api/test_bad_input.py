@@ -56,7 +56,7 @@ def test_a_job_with_a_bad_value_is_refused_and_nothing_is_written(job_type: str)
 
     for values, message in BAD_VALUES:
         with pytest.raises(hipq.InvalidJobError, match=message):
-            taken.append((values, hipq.enqueue(job_type, **values)))  # type: ignore[arg-type]
+            taken.append((values, hipq.enqueue(job_type, **values)))  # type: ignore[arg-type]  # of any type
 
     assert (rows(), taken) == (before, [])
 
