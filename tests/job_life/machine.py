@@ -38,7 +38,7 @@ from tests.job_life.workers import Workers
 
 SEARCHED = int(os.environ.get("HIPQ_TEST_EXAMPLES", "0"))
 STEPS = 50
-FEW = 3
+FEW = 2
 """The examples of the commit suite, of which the first is the simplest that there is."""
 PHASES = [Phase.reuse, Phase.generate, Phase.shrink]
 """Not to explain: that takes as long as all the others."""

@@ -18,7 +18,7 @@ import hipq_django as hipq
 from hipq_django.models import Answer, Job, Queue, Worker
 from tests.factories import AnswerFactory
 from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
-from tests.processes.forked import LAST_RESORT
+from tests.processes.forked import HEARTBEAT_MIN, LAST_RESORT
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -79,6 +79,8 @@ def troubles() -> Any:
 def use_throttler(workers: Workers, name: str) -> None:
     queues = {"slow": {"THROTTLERS": [f"tests.processapp.jobs.{name}"]}}
     workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
+    constants = {HEARTBEAT_MIN: 1.5, LAST_RESORT: 1}
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps(constants)
 
 
 def ran(queue: str) -> bool:
@@ -147,9 +149,7 @@ def test_its_worker_ends_at_the_second_signal_or_at_the_end_of_its_bound(
     """The signals that shall interrupt it, which come again and again, count for neither."""
     use_throttler(workers, "never_return")
     hipq.enqueue("quick", {"number": 1}, queue="slow")
-    hanging = workers.start(
-        "slow", "chaos", *options, HIPQ_TEST_CONSTANTS=json.dumps({LAST_RESORT: 1})
-    )
+    hanging = workers.start("slow", "chaos", *options)
     eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "it hangs")
     assert "event=told_to_stop" not in workers.log.read_text()
 

@@ -40,22 +40,20 @@ def same_each_time(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("examples", [2, pytest.param(32, marks=pytest.mark.nightly)])
 def test_steps_that_overlap_keep_the_rules_and_all_data_arrive(
-    frozen_time: time_machine.Traveller, examples: int
+    frozen_time: time_machine.Traveller,
 ) -> None:
     """Writers, workers, operators and partners each have a transaction open, or wait for each
     other's locks, while others go on; a step may stop before any of its statements, and crash.
     """
     with Actors(4) as actors:
-        run(partial(FlowLife, actors, frozen_time), examples=examples)
+        run(partial(FlowLife, actors, frozen_time), examples=32)
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="there they overlap")
-@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.nightly)])
 def test_steps_one_after_another_keep_the_rules_and_all_data_arrive(
-    frozen_time: time_machine.Traveller, examples: int
+    frozen_time: time_machine.Traveller,
 ) -> None:
     """The same on one connection, as SQLite has one writer at a time."""
     with Actors(1) as actors:
-        run(partial(FlowLife, actors, frozen_time), examples=examples)
+        run(partial(FlowLife, actors, frozen_time), examples=10)

@@ -289,7 +289,6 @@ def addresses() -> list[str]:
     return [*found, f"{page_url(taken, 'match')}?job={final.pk}", page_url(final, "history")]
 
 
-@pytest.mark.conformance
 def test_no_word_of_a_page_stays_english(
     admin_client: Client, rows: None, made_up_language: None
 ) -> None:
@@ -300,7 +299,6 @@ def test_no_word_of_a_page_stays_english(
     assert left == {}
 
 
-@pytest.mark.conformance
 def test_no_word_of_a_page_of_flows_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None
 ) -> None:
@@ -326,7 +324,6 @@ def told(response: Any) -> set[str]:
     return words_of(unmarked(" ".join(messages)))
 
 
-@pytest.mark.conformance
 def test_no_word_of_what_an_action_says_stays_english(
     admin_client: Client, rows: None, made_up_language: None
 ) -> None:
@@ -370,7 +367,6 @@ def test_no_word_of_an_edit_stays_english(
         assert left_in_english(response.content.decode()) == set()
 
 
-@pytest.mark.conformance
 def test_no_word_of_what_is_done_to_nodes_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None
 ) -> None:
@@ -388,7 +384,6 @@ def seen_on(client: Client, url: str) -> str:
     return html(client, url).partition('name="seen" value="')[2].partition('"')[0]
 
 
-@pytest.mark.conformance
 def test_no_word_of_what_is_done_to_ports_and_messages_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None
 ) -> None:
@@ -411,7 +406,6 @@ def test_no_word_of_what_is_done_to_ports_and_messages_stays_english(
     assert {do: words for do, words in left.items() if words} == {}
 
 
-@pytest.mark.conformance
 def test_no_word_of_what_is_done_to_a_graph_stays_english(
     admin_client: Client, made_up_language: None
 ) -> None:
