@@ -14,6 +14,7 @@ from django.core.management import call_command
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job, Worker
+from hipq_django.sources.settings import source_settings
 from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster
 from tests.processes.conftest import Process, Workers, eventually
@@ -230,3 +231,19 @@ def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_
     topic.kafka.start_brokers()
 
     wait_until_settled(10)
+
+
+def test_a_topic_that_is_not_there_yet_is_warned_of(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = sources(topic)["post"]
+    settings["OPTIONS"]["topics"] = ["not-there-yet"]
+    source = source_settings("post", settings).open()
+
+    def is_warned_of() -> bool:
+        assert source.receive(1, 0.1) == []
+        return "event=kafka_warning" in caplog.text
+
+    eventually(is_warned_of, "the log says so")
+    source.close()
+    assert "not-there-yet" in caplog.text
