@@ -5,6 +5,7 @@ A new interpreter takes 1.5 s of a processor until it has; a fork takes a quarte
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import multiprocessing
@@ -38,6 +39,7 @@ _CONTEXT.set_forkserver_preload([__name__])
 
 if multiprocessing.current_process().name == "MainProcess" and "pytest" not in sys.modules:
     django.setup()  # this is the process that is forked
+    gc.freeze()  # else the first collection in a fork copies all pages with objects
 
 
 class ForkedProcess:
