@@ -81,11 +81,11 @@ def test_a_tree_is_terminated_by_few_statements(force: bool, is_heard: bool) -> 
         assert dispatch(get_instance("default")) > count
         return root
 
-    small, large = running(3), running(15)
+    small, large = running(8), running(40)
 
     statements_of(small, force=force)  # what is read once is known then
-    assert statements_of(running(3), force=force) == statements_of(large, force=force)
-    assert Wake.objects.values("node").distinct().count() >= 20
+    assert statements_of(running(8), force=force) == statements_of(large, force=force)
+    assert Wake.objects.values("node").distinct().count() >= 49
 
 
 def test_a_tree_is_deleted_of_which_somebody_is_told(tree: flow.Node) -> None:
