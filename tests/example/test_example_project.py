@@ -21,7 +21,11 @@ LONG = ("flows", "payments")
 
 
 @pytest.mark.parametrize(
-    "files", [LONG, {*APPS, "project"}.difference(LONG)], ids=["long", "short"]
+    "files",
+    [
+        pytest.param(LONG, id="long", marks=pytest.mark.nightly),
+        pytest.param({*APPS, "project"}.difference(LONG), id="short"),
+    ],
 )
 def test_the_tests_of_the_example_pass(files: Iterable[str]) -> None:
     own = {
