@@ -264,6 +264,7 @@ def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
     assert [line["job_type"] for line in done] == ["sleepy"]
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path: Path) -> None:
     """Also where the project prints something each time, before and after the answer."""
