@@ -158,6 +158,7 @@ def test_a_worker_that_is_told_to_stop_ends(workers: Workers, table: str) -> Non
     assert worker.returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_told_to_stop_leaves_a_result_whose_row_stays_locked(
     workers: Workers, tmp_path: Path
 ) -> None:

@@ -214,6 +214,7 @@ def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Pat
 # The end
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     workers: Workers, wire: Proxy, tmp_path: Path
 ) -> None:
