@@ -39,7 +39,7 @@ test-sqlite: $(VENV)/.test ## Run the commit suite on SQLite: all tests but the 
 test-postgres: $(VENV)/.test ## Run the tests of conformance on PostgreSQL: its own, or DATABASE_URL
 	$(ON_POSTGRES) $(PYTEST_ARGS)
 
-test-all: $(VENV)/.test ## Run all tests on both, in half an hour: each night, and before a release
+test-all: $(VENV)/.test ## Run all tests on both, in a quarter of an hour: each night, and before a release
 	$(ON_SQLITE) --all $(PYTEST_ARGS)
 	$(ON_POSTGRES) --all --ignore=tests/unit --ignore=tests/typing --ignore=tests/browser $(PYTEST_ARGS)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 
+from tests.databases import on_server
 from tests.docs.project import FreshProject
 from tests.plugin import renamed
 
@@ -33,8 +33,7 @@ def new_database(name: str = DATABASE, template: str = "template1") -> Iterator[
         yield ""
         return
     drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
-    with psycopg.connect(renamed(url, "postgres"), autocommit=True) as connection:
-        connection.execute(drop)
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        yield renamed(url, name)
-        connection.execute(drop)
+    on_server(drop)
+    on_server(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield renamed(url, name)
+    on_server(drop)
