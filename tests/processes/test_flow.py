@@ -91,13 +91,14 @@ def test_each_message_arrives_once_and_in_order_while_workers_are_killed(
         return nodes[-1].outputs["out"].size == messages
 
     eventually(have_all_arrived, "all have arrived", 400)
-    eventually(lambda: not Job.objects.live().exists(), "every run has ended")
+    # A wake may still become a last run. The nodes are asked in the order in which they wake
+    # each other, so one that has completed stays so.
+    eventually(lambda: all(node.status == "completed" for node in nodes), "all have completed")
 
     assert lost_attempts() >= min(kills, 3), "the kills have met no run"
     assert arrived(nodes[-1]) == list(range(messages))
     assert Message.objects.count() == messages
     assert not Wake.objects.exists()
-    assert [node.status for node in nodes] == ["completed"] * len(nodes)
 
 
 def test_a_message_wakes_an_idle_worker(workers: Workers) -> None:
