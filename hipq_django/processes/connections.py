@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync
+from django.core.cache import close_caches
 from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -136,6 +137,12 @@ _WITHOUT_TRANSACTION = (0, 4)
 """libpq's words for a session that is idle, and for one that is broken."""
 
 
+def forget_queries(own: Sequence[BaseDatabaseWrapper]) -> None:
+    """Forget the queries that Django keeps for DEBUG, as it does before a request."""
+    for connection in own:
+        connection.queries_log.clear()
+
+
 def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
     """Do with a thread's connections what Django does around a request; cheap if none is open."""
     for connection in own:
@@ -158,8 +165,11 @@ def close_old_of_loops() -> None:
 def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[str]:
     """Roll back what a handler left open; return the aliases of those databases.
 
-    Otherwise the writes of later jobs of the thread would be part of that transaction.
+    Otherwise the writes of later jobs of the thread would be part of that transaction. The rest is
+    what Django does after a request.
     """
+    with suppress(Exception):  # a cache that is away fails no job
+        close_caches()
     left_open: list[str] = []
     for connection in own:
         if connection.connection is None:

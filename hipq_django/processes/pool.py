@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from django.core.cache import caches
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -18,6 +19,7 @@ from hipq_django.processes.connections import (
     close_old,
     close_old_of_loops,
     end_transactions_and_close_old,
+    forget_queries,
 )
 from hipq_django.processes.stop_signals import leave_fork
 from hipq_django.scheduler.context import PAGE_SIZE
@@ -172,6 +174,8 @@ class ThreadPool:
 
     def _run(self, number: int) -> None:
         try:
+            with suppress(Exception):  # of a backend that nobody may ever use
+                caches.all()  # of the thread; else each job, which has its own context, made some
             while not self._is_done(number):
                 pass
         finally:
@@ -233,6 +237,7 @@ class ThreadPool:
             if not claim.is_fresh and (hindrance := self._hindrance(claim)):
                 result: Result = Released(claim, hindrance)
             else:
+                forget_queries(own)
                 result = self._of_this_process(execute(claim))
                 if aliases := end_transactions_and_close_old(own):
                     result = left_open(claim, aliases)

@@ -9,7 +9,9 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime, timedelta
+from decimal import getcontext, setcontext
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
@@ -111,7 +113,16 @@ class OpenTransactionError(HipqError):
 
 
 def execute(claim: Claim) -> Result:
-    """Execute a claim and return its result; exceptions of handlers become results."""
+    """Execute a claim and return its result; exceptions of handlers become results.
+
+    Like a request, it has a context of its own: what a handler sets there, such as the language or
+    the time zone, ends with it.
+    """
+    return copy_context().run(_execute, claim)
+
+
+def _execute(claim: Claim) -> Result:
+    setcontext(getcontext().copy())  # of decimal numbers: the one thing in it that can be changed
     job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:
@@ -178,18 +189,15 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
 
 
 def _call(declared: Declaration, claim: Claim) -> Any:
-    running = RUNNING.set(claim.job)
-    try:
-        # By the row, as everywhere: who calls the code writes its result.
-        kind = claim.snapshot.job_type.kind
-        if kind and (companion := companions.registered.get(kind)):
-            return companion.call(claim)
-        if claim.phase is _REQUEST:
-            return _await(declared.handler(claim.job))
-        assert declared.response_handler is not None  # noqa: S101 - for type checkers
-        return _await(declared.response_handler(claim.job, claim.response))
-    finally:
-        RUNNING.reset(running)
+    RUNNING.set(claim.job)
+    # By the row, as everywhere: who calls the code writes its result.
+    kind = claim.snapshot.job_type.kind
+    if kind and (companion := companions.registered.get(kind)):
+        return companion.call(claim)
+    if claim.phase is _REQUEST:
+        return _await(declared.handler(claim.job))
+    assert declared.response_handler is not None  # noqa: S101 - for type checkers
+    return _await(declared.response_handler(claim.job, claim.response))
 
 
 def _unhandled(claim: Claim, declared: Declaration) -> Result:
@@ -411,11 +419,8 @@ def _ask_retry_handler(
     # What may be nested as deeply as can be stored is copied before: `deepcopy` would not get down.
     copied = {id(value): to_json(value) for value in (job.job_data, job.error)}
     working = copy.deepcopy(job, copied)
-    running = RUNNING.set(working)
-    try:
-        decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
-    finally:
-        RUNNING.reset(running)
+    RUNNING.set(working)
+    decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
     if claim.failure is not None:
         decision = with_max_attempts(declared.policy, claim.failure, decision)
     changed = {n: getattr(working, n) for n in CHANGEABLE if getattr(working, n) != getattr(job, n)}

@@ -9,14 +9,23 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
+from decimal import getcontext
 from functools import partial
 from types import FrameType
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
+from django.db import connection
+from django.utils import timezone, translation
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database.clock import steady
+from hipq_django.models import Queue
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.transitions.values import Claim, Succeeded
@@ -24,7 +33,7 @@ from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.processes.conftest import eventually
-from tests.threads import Crew, working
+from tests.threads import Crew, reservations_last, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,6 +98,45 @@ def _claims(queue: str, number: int) -> list[Claim]:
     for claim in worker.claims:
         claim.known_at = steady() + PATIENCE_SECONDS
     return worker.claims
+
+
+MINE: ContextVar[str] = ContextVar("mine", default="fresh")
+
+
+def _look_and_leave() -> tuple[Any, ...]:
+    """Return what a job finds around it, and leave something else there."""
+    there = (translation.get_language(), timezone.get_current_timezone_name(), MINE.get())
+    found = (*there, getcontext().prec, len(connection.queries), caches["default"])
+    translation.activate("de")
+    timezone.activate("Asia/Tokyo")
+    MINE.set("left")
+    getcontext().prec = 3
+    Queue.objects.count()
+    return found
+
+
+def test_a_job_has_a_context_of_its_own(
+    declare: Declare, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like a request; the caches are those of the thread, and closed after each job."""
+    settings.DEBUG = True  # so that Django keeps the queries
+    found, closed = list[tuple[Any, ...]](), list[Any]()
+    monkeypatch.setattr(BaseCache, "close", lambda cache: closed.append(cache))  # noqa: PLW0108 - bound to the cache
+
+    async def in_a_loop(_: Any) -> None:
+        found.append(await sync_to_async(_look_and_leave)())
+
+    declare("sync")(lambda _: found.append(_look_and_leave()))
+    declare("async")(in_a_loop)
+    with working(Crew(1)) as crew, reservations_last():
+        for name in ("sync", "sync", "async", "async", "sync"):
+            hipq.enqueue(name)
+            eventually(crew.scheduler.run_once, "the job is claimed")
+            crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert found[0][:5] == ("en-us", "UTC", "fresh", 28, 0)
+    assert found == found[:1] * 5
+    assert closed == [found[0][5]] * 5
 
 
 def test_what_hits_a_thread_between_two_jobs_does_not_end_it(
