@@ -36,7 +36,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
-from hipq_django.models.base import title
+from hipq_django.models.base import name_in_its_kind, title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 from hipq_django.monitoring.endings import Trend
 
@@ -158,7 +158,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
         """Say which row was changed, and show the page that follows."""
-        return super().response_change(request, _Called(obj))
+        return super().response_change(request, _Called(obj, name_in_its_kind))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -425,14 +425,15 @@ class ReadOnlyAdmin(HipqAdmin):
 class _Called:
     """A row that Django calls by `str`, which is English, with its title in place of that."""
 
-    def __init__(self, row: Model) -> None:
+    def __init__(self, row: Model, called: Callable[[Model], str] = title) -> None:
         self._row = row
+        self._called = called
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._row, name)
 
     def __str__(self) -> str:
-        return title(self._row)
+        return self._called(self._row)
 
 
 def _linked(url: str, text: object) -> str:

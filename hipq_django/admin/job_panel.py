@@ -107,7 +107,8 @@ def _error_line(job: Job) -> str:
     """Return the beginning of the job's error, '' where it has none."""
     error = job.masked(job.error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return "" if text == NONE else Truncator(text.strip().partition("\n")[0]).chars(200)
+    first, more, _rest = text.strip().partition("\n")
+    return "" if text == NONE else Truncator(f"{first} …" if more else first).chars(200)
 
 
 def progress_text(job: Job) -> str:

@@ -104,7 +104,7 @@ def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job],
 
 
 def _timeout_text(job: Job) -> str:
-    doing = "was still executing" if job.worker_id else "got no answer"
+    doing = "did not end" if job.worker_id else "got no answer"
     with translation.override(None):  # what is stored is English
         parts = "" if job.worker_id else aggregation.progress_of(job)
     doing = "did not get all answers" if parts else doing

@@ -95,10 +95,14 @@ class RowManager(models.Manager[AnyRow]):
 
 def title(row: models.Model) -> str:
     """Return what a row is called in the active language; `str(row)` is English, as the log is."""
+    return f"{row._meta.verbose_name} {name_in_its_kind(row)}"
+
+
+def name_in_its_kind(row: models.Model) -> str:
+    """Return what a row is called after its kind, as in: The job “5” was changed."""
     with override(None):
         kind = str(row._meta.verbose_name)
-    name = str(row).removeprefix(f"{kind} ")
-    return f"{row._meta.verbose_name} {name}"
+    return str(row).removeprefix(f"{kind} ")
 
 
 class Row(models.Model):

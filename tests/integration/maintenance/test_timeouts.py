@@ -174,7 +174,7 @@ def test_a_handler_that_executes_for_too_long_times_out_and_its_result_is_too_la
 
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("timed_out", None)
-    assert job.error == "JobTimeout: attempt 1 was still executing within 60 s"
+    assert job.error == "JobTimeout: attempt 1 did not end within 60 s"
     assert job.attempts.get().worker == worker.row.name
 
 
