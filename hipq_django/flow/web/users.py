@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import SuspiciousOperation
+from django.contrib.auth import SESSION_KEY
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
-from django.http.multipartparser import MultiPartParserError
 from django.views.decorators.csrf import csrf_protect
 
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.web.refusals import RefusedCallError
 
-APP = "hipq_flow"
+APP, JSON = "hipq_flow", "application/json"
 
 
 def find_user(request: HttpRequest, instance: str) -> Any:
@@ -48,18 +47,20 @@ def _found(find: Callable[[HttpRequest], Any], request: HttpRequest) -> Any:
         raise RefusedCallError(401, reason) from error
 
 
-def check_origin(request: HttpRequest, instance: str) -> None:
-    """Raise `RefusedCallError` with 403 if another site may have sent it with a user's cookie.
+def check_origin(request: HttpRequest, instance: str, user: Any) -> None:
+    """Raise `RefusedCallError` where another site may have sent a request in a user's name.
 
-    Where API_USER says who asks no cookie does, and no site can send on another's behalf.
+    415: a form of another site cannot send JSON. 403: the user is that of the session, whose cookie
+    the browser sends along, and the CSRF token is missing. It does not matter whether API_USER has
+    found that user: it may have looked at the session, too.
     """
-    if flow_settings(instance).api_user is not None:
+    if request.content_type != JSON and (request.method == "POST" or request.content_type):
+        raise RefusedCallError(415, f"send the body as {JSON}, in the header Content-Type.")
+    of_session = getattr(request, "session", {}).get(SESSION_KEY)
+    is_of_session = of_session == str(getattr(user, "pk", None))
+    if flow_settings(instance).api_user is not None and not is_of_session:
         return
-    try:
-        passed = csrf_protect(_passes)(request)
-    except (SuspiciousOperation, MultiPartParserError) as error:  # of forms, which nobody wants
-        raise RefusedCallError(422, "the body is a form that cannot be read; send JSON.") from error
-    if passed.status_code != 204:
+    if csrf_protect(_passes)(request).status_code != 204:
         raise RefusedCallError(
             403, "the CSRF token is missing or wrong; send it as header X-CSRFToken."
         )

@@ -44,9 +44,9 @@ class EndpointView(ReceivingView):
     401: nobody who is known asks. 403: the permission is missing, or another site asks in the
     user's name. 404: there is no such node, port or graph. 409: a name is taken, or a node locked
     or running. 411: the length of the body is missing. 413: the body, a message or the context is
-    too large. 405: another method. 422: the body is not as it must be; `problems` says what is
-    wrong with a graph. 503: the database or the configuration failed. Each of these changes
-    nothing.
+    too large. 415: the body is not sent as JSON. 405: another method. 422: the body is not as it
+    must be; `problems` says what is wrong with a graph. 503: the database or the configuration
+    failed. Each of these changes nothing.
     """
 
     endpoints: Mapping[str, Endpoint] = {}
@@ -101,9 +101,9 @@ def _answer(
     check_permission(user, endpoint.permission)
     if endpoint.method == "GET":
         return endpoint.verb(Call(instance, user, {}, place))
+    check_origin(request, instance, user)
     limit = flow_settings(instance).max_message_bytes + ENVELOPE_BYTES
     body = read_body(request, limit)
-    check_origin(request, instance)
     said = _read(body, endpoint)
     how = _read_run(said.pop("run", None), user) if endpoint.may_run else None
     around = checked_context(said.pop("context", {}))

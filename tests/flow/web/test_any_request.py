@@ -28,7 +28,7 @@ from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
 from tests.flow.web.conftest import PERMISSIONS, Api
 from tests.rolling_back import rolled_back
 
-REFUSED = {401, 403, 404, 405, 409, 413, 422}
+REFUSED = {401, 403, 404, 405, 409, 413, 415, 422}
 ROWS = (flow.Node, NodePort, Connection, Channel, Message, Wake, Alias, LogEntry)
 
 # Each example is rolled back, so that the rows of the fixture are as good as new.
