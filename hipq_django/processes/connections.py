@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import ceil
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from asgiref.sync import SyncToAsync
 from django.core.cache import close_caches
@@ -148,6 +149,32 @@ def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
     for connection in own:
         if connection.connection is not None:
             connection.close_if_unusable_or_obsolete()
+
+
+class _Opened(WeakSet[BaseDatabaseWrapper]):
+    """The connections that a thread has opened."""
+
+    def __del__(self) -> None:
+        for connection in self:
+            with suppress(Exception):  # the process may be ending
+                connection.close()
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.opened = _Opened()
+
+
+_of_thread = _OfThread()
+
+
+def close_with_thread(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Close a connection, which was just opened, when this thread ends.
+
+    Django's own is part of a cycle, so it would stay open until Python looks for cyclic garbage. A
+    handler that starts threads could use up the server's connections until then.
+    """
+    _of_thread.opened.add(connection)
 
 
 def close_old_of_loops() -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from django.core.cache import caches
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from hipq_django import events
 from hipq_django.database.clock import steady
@@ -18,6 +19,7 @@ from hipq_django.database.errors import in_one_line
 from hipq_django.processes.connections import (
     close_old,
     close_old_of_loops,
+    close_with_thread,
     end_transactions_and_close_old,
     forget_queries,
 )
@@ -76,6 +78,7 @@ class ThreadPool:
 
     def open(self) -> None:
         """Start the threads."""
+        connection_created.connect(close_with_thread)  # also in threads that handlers start
         for number in range(self.threads):
             threading.Thread(
                 target=self._run, args=[number], name=f"hipq-{number}", daemon=True

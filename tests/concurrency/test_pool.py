@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import dis
 import sys
@@ -19,7 +20,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
-from django.db import connection
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone, translation
 from pytest_django import Settings
 
@@ -90,9 +92,9 @@ def test_a_queue_that_has_much_to_do_delays_no_other(declare: Declare) -> None:
     assert order == ["limited", "default", "default", "limited", "limited"]
 
 
-def _claims(queue: str, number: int) -> list[Claim]:
+def _claims(queue: str, number: int, job_type: str = "note") -> list[Claim]:
     """Claims of jobs in a queue, which hold for as long as the test takes."""
-    hipq.enqueue_many([hipq.NewJob("note", queue=queue)] * number)
+    hipq.enqueue_many([hipq.NewJob(job_type, queue=queue)] * number)
     worker = HandWorker(queue)
     worker.run_pass()
     for claim in worker.claims:
@@ -137,6 +139,30 @@ def test_a_job_has_a_context_of_its_own(
     assert found[0][:5] == ("en-us", "UTC", "fresh", 28, 0)
     assert found == found[:1] * 5
     assert closed == [found[0][5]] * 5
+
+
+def test_connections_of_threads_that_a_handler_starts_are_closed_with_them(
+    declare: Declare,
+) -> None:
+    """At once, although each is part of a cycle, for which a worker seldom looks."""
+    opened: list[BaseDatabaseWrapper] = []
+
+    def query() -> None:
+        Queue.objects.count()
+        opened.append(connections["default"])
+
+    @declare("in_threads")
+    async def in_threads(job: Any) -> None:
+        await asyncio.gather(*(asyncio.to_thread(query) for _ in range(3)))
+
+    [claim] = _claims("default", 1, "in_threads")
+    with working(Crew(1)) as crew:
+        crew.batch.add([claim])
+        crew.pool.start([claim])
+        crew.pool.await_done(PATIENCE_SECONDS)
+        eventually(lambda: all(one.connection is None for one in opened), "they are closed")
+
+    assert len(opened) == 3
 
 
 def test_what_hits_a_thread_between_two_jobs_does_not_end_it(
