@@ -243,9 +243,12 @@ def _recover(config: InstanceSettings, ids: Sequence[int], beside: Collection[in
         decisions = [job for job in deciding if not (job.prefetched or job.pk in beside)]
         ended = transitions.lose_decisions(decisions, now, using)
         transitions.release([job.pk for job in deciding if job.pk not in ended], using, now)
+        losses = Attempt.objects.using(using).losses().filter(job__in=started)
+        before = set(losses.values_list("job", flat=True))
+        texts = {job.pk: loss_text(job, was_lost_before=job.pk in before) for job in started}
         for kind in (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER):
             group = [job for job in started if (job.pk in beside) == (kind == kind.BYSTANDER)]
-            transitions.fail(group, kind, {job.pk: loss_text(job) for job in group}, now, using)
+            transitions.fail(group, kind, texts, now, using)
         transitions.release_for_retry(harmless, HARMLESS, now, using)
     if jobs:
         events.warning("jobs_recovered", "of lost workers", jobs=len(jobs), started=len(started))

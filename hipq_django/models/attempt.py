@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
 from django.db.models import Exists, F, OuterRef
+from django.db.models.functions import Cast
+from django.db.models.lookups import StartsWith
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.states import NONE
+from hipq_django.domain.suspects import SUSPECT
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
 from hipq_django.models.base import JsonField, RowKey, RowManager
 from hipq_django.models.job import Job
@@ -23,13 +26,13 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         """The losses that make suspects of jobs which these workers are executing."""
         running = Job.objects.using(self.db).running()
         executing = running.filter(worker__in=workers, prefetched=False)
-        return self.losses().filter(job__in=executing)
+        suspected = StartsWith(Cast("error", models.TextField()), f'"{SUSPECT}')
+        return self.losses().filter(suspected, job__in=executing)
 
     def losses(self) -> AttemptQuerySet:
-        """The losses that make suspects of their jobs.
+        """The losses of jobs that have run to no other end since; the last of each job.
 
-        Each is the last of its job: one that was only released since is still a suspect, and one
-        that was snoozed is none, see `end_interruptions`.
+        To be released is no end; to be snoozed is one, see `end_interruptions`.
         """
         lost = self.filter(kind__in=(Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER))
         return lost.newest().exclude(kind=Attempt.Kind.WORKER_LOST, losses=0)

@@ -161,8 +161,8 @@ def _suspected(job: Job, serving: Sequence[Worker]) -> Iterator[Reason]:
         yield Reason(
             "suspect",
             _(
-                "It was executing when a worker died, and may have killed it; each worker is "
-                "executing another such job, and takes one at a time."
+                "It is a suspect: it was on two workers that were lost, and may have killed them. "
+                "Each worker is executing another suspect, and takes one at a time."
             ),
         )
 

@@ -12,6 +12,7 @@ from django.test import TestCase
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.domain.suspects import SUSPECT
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.signals import job_failed
@@ -48,7 +49,7 @@ def lose(worker: HandWorker) -> None:
 def lose_beside_a_suspect(worker: HandWorker) -> None:
     """As `lose`, but another job of the worker is a likelier killer: one without code here."""
     suspect = JobFactory.create(state="running", worker=worker.row, attempt=2)
-    AttemptFactory.create(job=suspect, attempt=1, kind="worker_lost")
+    AttemptFactory.create(job=suspect, attempt=1, kind="worker_lost", error=SUSPECT)
     worker.die()
     assert recovery.recover_lost(get_instance()) == 2
 
