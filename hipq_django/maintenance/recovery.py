@@ -35,18 +35,25 @@ BLAME = timedelta(minutes=5)
 _HARMLESS_TIMEOUT = "JobTimeout: before the job had started, or after its answer came"
 
 
-def time_out_overdue(config: InstanceSettings, refused: RefusedRows | None = None) -> int:
+def time_out_overdue(
+    config: InstanceSettings, refused: RefusedRows | None = None, judge: Worker | None = None
+) -> int:
     """Move running jobs past their deadline to error; return how many.
 
     A job whose response has come does not time out before its response handler runs: the other
     system was in time. If the handler that sent the request still hangs, another worker goes on.
     Nor does a job time out that a worker has claimed ahead and not started: it is released.
-    `refused` are the jobs that are left alone, known from the calls before.
+    `refused` are the jobs that are left alone, known from the calls before. A `judge` judges only
+    its own attempts, and those of workers that have ended in order.
     """
     using, refused = config.database, refused or RefusedRows("time_out_overdue")
     if not engine_for(using).has_overdue(config.name, clock.now(using)):
         return 0
     overdue = _overdue(config).exclude(pk__in=refused.ids)
+    if judge is not None:
+        last = Worker.objects.using(using).filter(pk=OuterRef("last_worker_id"))
+        others = last.exclude(pk=judge.pk).exclude(state=Worker.State.STOPPED)
+        overdue = overdue.exclude(Exists(others))
     ids = list(overdue.values_list("pk", flat=True)[:PAGE_SIZE])
     return refused.move(ids, lambda some: _time_out(overdue.filter(pk__in=some), using))
 

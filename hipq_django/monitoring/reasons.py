@@ -38,14 +38,17 @@ MAX_NAMED = 5
 MAX_BEFORE = 1_000
 """How many of the jobs before one are counted."""
 
+LATE = timedelta(seconds=5)
+"""From when on a due job that nothing holds should have started."""
+
 
 @verb
 def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     """Return why `job` is not running, the most decisive reason first.
 
     Empty for a waiting job that the next pass of a worker will start, and for one whose handler
-    is executing. What threads do is known from the last heartbeats of their workers. The row is
-    read anew, nothing is changed.
+    is executing in time. What threads do is known from the last heartbeats of their workers. The
+    row is read anew, nothing is changed.
     """
     asked = live_job(job, "explain", instance)
     rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
@@ -70,7 +73,7 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
         text = _("It failed (%(error)s) and its retry handler has not decided yet.")
         yield Reason("error", text % {"error": job.masked(job.error)})
     else:
-        yield from _waiting(job, now)
+        yield from list(_waiting(job, now)) or _late(job, now)
 
 
 def _running(job: Job, now: datetime) -> Iterator[Reason]:
@@ -96,6 +99,13 @@ def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
     elif job.prefetched:
         text = _("Worker %(worker)s claimed it ahead and starts it next.")
         yield Reason("prefetched", text % {"worker": worker})
+    elif job.deadline < now:
+        text = _(
+            "Attempt %(attempt)s was due at %(time)s, but its handler has not returned on worker "
+            "%(worker)s; it is about to time out."
+        )
+        at = when(job.deadline, now)
+        yield Reason("overdue", text % {"attempt": job.attempt, "time": at, "worker": worker})
 
 
 def _waits_for_answer(job: Job, now: datetime) -> str:
@@ -137,6 +147,16 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
         yield from _held(job, now)
     yield from _suspected(job, serving)
     yield from _in_line(job, serving, now)
+
+
+def _late(job: Job, now: datetime) -> Iterator[Reason]:
+    """What to say where nothing holds a job, and yet nobody has started it."""
+    if now - job.scheduled_run_time >= LATE:
+        text = _(
+            "It was due at %(time)s, and nothing that is known here holds it; the log of the "
+            "workers may say why."
+        )
+        yield Reason("late", text % {"time": when(job.scheduled_run_time, now)})
 
 
 def _links(job: Job) -> QuerySet[Link]:

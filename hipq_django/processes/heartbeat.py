@@ -50,7 +50,7 @@ class Heartbeat(OwnThread):
         self._on_lost = on_lost
         self._has_row = True
         self._locks = LastingLocks(worker.silence.total_seconds())
-        self.last = self.unbroken_since = steady()
+        self.last = self.unbroken_since = self._began = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
     def is_fresh(self) -> bool:
@@ -62,10 +62,16 @@ class Heartbeat(OwnThread):
 
         After an interruption of its own, a worker cannot tell whether the others were silent.
         """
-        moment = steady()
         silence = self.worker.silence.total_seconds()
-        is_beating = moment - self.last <= GAP_BEATS * self.worker.heartbeat_seconds
-        return self._has_row and is_beating and moment - self.unbroken_since >= silence
+        return self._is_beating() and steady() - self.unbroken_since >= silence
+
+    def is_unbroken(self) -> bool:
+        """Return whether all beats have gone through since the start, however short that was."""
+        return self._is_beating() and self.unbroken_since == self._began
+
+    def _is_beating(self) -> bool:
+        gap = GAP_BEATS * self.worker.heartbeat_seconds
+        return self._has_row and steady() - self.last <= gap
 
     def goes_through(self) -> bool:
         """Return whether the last beat could be written."""
@@ -308,12 +314,17 @@ class Witness:
         return recovery.recover_lost(self._config, self._silent, self.not_recovered)
 
     def time_out_overdue(self) -> int:
-        """Do what `recovery.time_out_overdue` does, if this worker is sure."""
-        if self._heartbeat.is_sure():
-            self._has_overdue = False
-            return recovery.time_out_overdue(self._config, self.not_timed_out)
-        self._has_overdue = recovery.has_overdue(self._config)
-        return 0
+        """Do what `recovery.time_out_overdue` does, if this worker is sure.
+
+        Before, in its first beats, do it only with attempts of which nobody else may still write a
+        result.
+        """
+        is_sure, moved = self._heartbeat.is_sure(), 0
+        if is_sure or self._heartbeat.is_unbroken():
+            judge = None if is_sure else self._heartbeat.worker
+            moved = recovery.time_out_overdue(self._config, self.not_timed_out, judge)
+        self._has_overdue = not is_sure and recovery.has_overdue(self._config)
+        return moved
 
     def _silent(self, workers: Sequence[Worker]) -> list[Worker]:
         if self._heartbeat.unbroken_since != self._unbroken_since:

@@ -170,6 +170,23 @@ def test_after_an_outage_handlers_that_ended_have_three_beats_to_write_it(
     assert not watcher.witness.waits
 
 
+@pytest.mark.conformance
+@pytest.mark.parametrize(
+    ("whose", "moved"), [("its own", 1), ("stopped", 1), ("running", 0), ("lost", 0)]
+)
+def test_who_has_just_started_judges_attempts_that_nobody_else_may_end(
+    watcher: Watcher, overdue: Job, whose: str, moved: int
+) -> None:
+    """Whoever was killed, or is silent, may come back and write a result."""
+    if whose == "its own":
+        Job.objects.update(last_worker_id=watcher.row.pk)
+    else:
+        Worker.objects.exclude(pk=watcher.row.pk).update(state=whose)
+
+    assert watcher.witness.time_out_overdue() == moved
+    assert watcher.witness.waits == (not moved)
+
+
 # A worker that was given up
 
 

@@ -49,6 +49,21 @@ def test_a_job_whose_handler_executes_has_no_reason() -> None:
     assert hipq.explain(job) == []
 
 
+def test_a_job_whose_handler_executes_past_its_deadline_is_overdue() -> None:
+    job = hipq.enqueue("echo")
+    HandWorker().run_pass()
+    Job.objects.update(deadline=clock.now("default") - timedelta(seconds=30))
+
+    assert codes(job) == ["overdue"]
+    assert "was due at 2025-01-06 11:59:30 UTC (0:00:30 ago)" in text(job)
+
+
+def test_a_due_job_that_nothing_holds_and_nobody_starts_says_so() -> None:
+    job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") - timedelta(seconds=5))
+
+    assert codes(job) == ["late"]
+
+
 def test_explaining_changes_nothing() -> None:
     job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
     before = Job.objects.filter(pk=job.pk).values().get()
