@@ -23,6 +23,12 @@ FLUSH_RESULTS = 500
 MAX_UNWRITTEN = 2_000
 """While this many results are not written yet, nothing more is claimed."""
 
+MAX_UNWRITTEN_BYTES = 50_000_000
+"""While the results that are not written yet have this many bytes, nothing more is claimed."""
+
+SMALL_BYTES = 10_000
+"""Results up to this size are not counted in bytes: their number bounds them well enough."""
+
 HOLD_SECONDS = 0.05
 """How long a result may wait for others."""
 
@@ -129,6 +135,11 @@ class CurrentBatch:
         self._without_result: dict[int, Claim] = {}
         """Those of them that have no result yet. Who takes a claim out may add its result."""
         self._results: deque[Result] = deque()
+        self._bytes: dict[int, int] = {}
+        """Of the large results to be written, by the identity of the claim.
+
+        Without those that are kept for a later try: one locked row must not stop all others.
+        """
         self._deferred: list[tuple[float, Result]] = []
         self._first_result = 0.0
         self.is_left_to_writer = False
@@ -166,12 +177,14 @@ class CurrentBatch:
     @property
     def room(self) -> int:
         """How many more results may wait; while there is none, no more jobs may be claimed."""
+        if self._bytes and sum(tuple(self._bytes.values())) >= MAX_UNWRITTEN_BYTES:
+            return 0
         return max(0, MAX_UNWRITTEN - self.unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether so many results wait that no more jobs may be claimed."""
-        return self.unwritten >= MAX_UNWRITTEN
+        """Whether so many results wait, or so large ones, that no more jobs may be claimed."""
+        return not self.room
 
     @property
     def has_many(self) -> bool:
@@ -196,9 +209,12 @@ class CurrentBatch:
         claim = id(result.claim)
         if not self._results:
             self._first_result = steady()
+        size = result.size
         try:
-            # CPython lets nothing hit a thread between these two: neither calls anything.
+            # CPython lets nothing hit a thread between these: none calls anything.
             del self._without_result[claim]
+            if size > SMALL_BYTES:
+                self._bytes[claim] = size
             self._results += (result,)
         except KeyError:
             return False
@@ -283,6 +299,7 @@ class CurrentBatch:
         with self._lock:
             for key in map(id, claims):
                 self._claims.pop(key, None)
+                self._bytes.pop(key, None)
             ended = self._stuck.end(claims)
             self.cancelled.end(claims)
         for claim, seconds in ended:
@@ -290,9 +307,9 @@ class CurrentBatch:
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for a later try."""
-        again, kept = steady() + DEFER_SECONDS, list(results)
+        kept = list(results)
         with self._lock:
-            self._deferred += [(again, result) for result in kept]
+            self._keep(kept, DEFER_SECONDS)
             lasting = self._stuck.wait([result.claim for result in kept])
         for claim, seconds in lasting:
             events.warning(
@@ -303,13 +320,19 @@ class CurrentBatch:
                 seconds=round(seconds),
             )
 
+    def _keep(self, results: Iterable[Result], seconds: float) -> None:
+        again = steady() + seconds
+        for result in results:
+            self._deferred.append((again, result))
+            self._bytes.pop(id(result.claim), None)
+
     def refuse(self, result: Result, error: Exception) -> None:
         """Keep a result for a later try; it is tried ever more seldom."""
         claim = result.claim
         with self._lock:
             is_new = self._stuck.refuse(claim)
             pause = max(DEFER_SECONDS, self._stuck.seconds(claim))
-            self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
+            self._keep([result], min(pause, REFUSED_SECONDS))
         if is_new:
             sentence = "the result is kept, and tried again later"
             _, shown = refusal(result, error)
@@ -321,7 +344,7 @@ class CurrentBatch:
         with self._lock:
             is_new = self.cancelled.seconds(claim) is None
             pause = max(DEFER_SECONDS, self.cancelled.note(claim, anew=anew))
-            self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
+            self._keep([result], min(pause, REFUSED_SECONDS))
         if is_new:
             sentence = (
                 f"the server cancels the statement that writes it; if it still does so in "

@@ -3,8 +3,15 @@
 from threading import Barrier, Thread
 from typing import Any, cast
 
+import pytest
+
 from hipq_django.domain.states import Phase
-from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.scheduler.current_batch import (
+    MAX_UNWRITTEN,
+    MAX_UNWRITTEN_BYTES,
+    SMALL_BYTES,
+    CurrentBatch,
+)
 from hipq_django.transitions.values import Claim, Result, Succeeded
 
 NOTHING = cast(Any, None)
@@ -50,3 +57,36 @@ def test_a_result_of_a_claim_that_was_discarded_does_not_count() -> None:
     with batch.lease() as lease:
         assert [result.claim for result in lease.results] == [kept]
     assert (batch.unfinished, batch.unwritten, len(batch)) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "size"), [(MAX_UNWRITTEN, SMALL_BYTES), (4, MAX_UNWRITTEN_BYTES // 4)]
+)
+def test_nothing_more_is_claimed_while_many_or_large_results_are_to_be_written(
+    number: int, size: int
+) -> None:
+    batch, [first, *others] = CurrentBatch(), claims(number)
+    batch.add([first, *others])
+    for claim in others:
+        batch.deliver(Succeeded(claim, None, size))
+    assert not batch.is_full
+
+    for _ in range(2):  # the second result of a claim does not count
+        batch.deliver(Succeeded(first, None, size))
+    assert (batch.is_full, batch.room) == (True, 0)
+
+    with batch.lease() as lease:
+        assert batch.is_full, "what is being written is not written yet"
+        lease.forget(lease.results)
+    assert not batch.is_full
+
+
+def test_large_results_that_are_kept_for_a_lock_stop_no_others() -> None:
+    batch, [large] = CurrentBatch(), claims(1)
+    batch.add([large])
+    batch.deliver(Succeeded(large, None, MAX_UNWRITTEN_BYTES))
+    assert batch.is_full
+
+    with batch.lease() as lease:
+        lease.defer(lease.results)
+    assert not batch.is_full
