@@ -14,9 +14,8 @@ from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewJob
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import Redactor, without_masks
 from hipq_django.domain.schedules import SHARED, Cron, Every
-from hipq_django.domain.unmasking import unmask
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
@@ -149,23 +148,24 @@ class ScheduleForm(TimesForm):
         return {} if self.is_new else row.job_type.redactor.mask(row.job_data)
 
     def clean_job_data(self) -> Any:
-        """Return the data, with the stored values of sensitive fields that were not edited.
+        """Return the data: the stored ones if they were left as the page showed them.
 
-        Not for another job type, which may not know that they are sensitive.
+        Not for another job type, which may not know what of them is sensitive.
         """
-        given = self.cleaned_data["job_data"] if self._is_given("job_data") else self._shown
-        data = {} if given is None else given
         row: Schedule = self.instance
         old = None if self.is_new else row.job_type
-        name = self.cleaned_data.get("type_name")
+        given, name = self.cleaned_data["job_data"], self.cleaned_data.get("type_name")
+        if not self._is_given("job_data"):
+            if old is not None and old.name == name:
+                return row.job_data
+            given = self._shown
+        data = {} if given is None else given
         if name is None:  # that is said already
             return data
         if not (self._redactor(name).fields or (old and old.redactor.fields)):
             return data
-        is_same = old is not None and old.name == name
-        stored, shown = (row.job_data, self._shown) if is_same else (None, None)
         try:
-            return unmask(data, stored, shown)
+            return without_masks(data)
         except InvalidJobError as error:
             raise forms.ValidationError(str(error)) from error
 

@@ -76,6 +76,19 @@ def quoted(value: object) -> str:
     return f"<{type(value).__name__}, too long to be shown>"
 
 
+def without_masks(value: Any) -> Any:
+    """Return JSON that replaces other JSON as a whole; raise `InvalidJobError` where it has masks.
+
+    They are put back nowhere: whoever may move a value beside others can find it out.
+    """
+    if MASK in json.dumps(value, ensure_ascii=False):
+        raise InvalidJobError(
+            f"{MASK} stands for a value that is not shown: replace all that has it, or leave it "
+            "unchanged."
+        )
+    return value
+
+
 def checked_fields(names: object) -> tuple[str, ...]:
     """Return the names of sensitive fields; raise `InvalidJobError` unless they are a list."""
     if isinstance(names, list | tuple) and all(_is_field(name) for name in names):

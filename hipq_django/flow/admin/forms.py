@@ -10,8 +10,9 @@ from django.core.exceptions import ValidationError
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _, gettext_lazy
 
+from hipq_django.domain.redaction import without_masks
 from hipq_django.domain.serialization import NotJsonError, to_json
-from hipq_django.exceptions import HipqError
+from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.values import NOTHING
 
@@ -19,7 +20,7 @@ TEXT = {"spellcheck": "false", "autocapitalize": "off", "class": "hipq-json"}
 
 
 class JsonValueField(forms.Field):
-    """A value written as JSON."""
+    """A value written as JSON; it replaces another one as a whole."""
 
     def __init__(self, *, rows: int = 4, **options: Any) -> None:
         widget = forms.Textarea(attrs={**TEXT, "rows": rows, "cols": 60})
@@ -33,13 +34,15 @@ class JsonValueField(forms.Field):
         if not value or not value.strip():
             return NOTHING
         try:
-            return to_json(json.loads(value, parse_constant=_no_constant))
+            return without_masks(to_json(json.loads(value, parse_constant=_no_constant)))
         except RecursionError as error:
             raise ValidationError(_("This is nested too deeply.")) from error
         except NotJsonError as error:
             raise ValidationError(
                 _("This cannot be stored: %(error)s.") % {"error": error}
             ) from error
+        except InvalidJobError as error:
+            raise ValidationError(str(error)) from error
         except ValueError as error:
             raise ValidationError(_("This is not JSON: %(error)s.") % {"error": error}) from error
 

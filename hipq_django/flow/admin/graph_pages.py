@@ -11,8 +11,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.unmasking import unmask
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
 from hipq_django.flow.admin.masking import whole
@@ -39,23 +37,10 @@ def spec_of(node: Node) -> Any:
     return node.state_values.get(SPEC)
 
 
-def sent_spec(form: SpecForm, stored: Any, redactor: Redactor) -> Any:
-    """Return the spec that a valid form has, with what was masked; `NOTHING` if that cannot be."""
-    try:
-        spec = unmask(form.cleaned_data["spec"], stored, redactor.mask(stored))
-    except HipqError as error:
-        form.add_error("spec", str(error))
-        return NOTHING
-    form.cleaned_data["spec"] = spec
-    return spec
-
-
-def told(problems: Sequence[Problem], spec: Any, redactor: Redactor) -> dict[str, Any]:
-    """Return problems of a spec as a page tells them; they may quote what is masked there."""
-    masked = redactor.knowing(spec).mask_text
-    shown = [p._replace(message=masked(p.message), hint=masked(p.hint)) for p in problems]
-    warnings = [problem for problem in shown if problem.level == WARNING]
-    return {"problems": errors_of(shown), "warnings": warnings}
+def told(problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return problems of a spec as a page tells them, beside the spec that was sent."""
+    warnings = [problem for problem in problems if problem.level == WARNING]
+    return {"problems": errors_of(problems), "warnings": warnings}
 
 
 class GraphPages(PortPages):
@@ -88,8 +73,8 @@ class GraphPages(PortPages):
         """Return the spec that was sent, and all that is wrong with it; `NOTHING` if it is none."""
         if not form.is_valid():
             return NOTHING, []
-        spec = sent_spec(form, spec_of(node), redactor_of_all(node.instance, self.database))
-        return spec, [] if spec is NOTHING else check(spec, only_public=True, node=node)
+        spec = form.cleaned_data["spec"]
+        return spec, check(spec, only_public=True, node=node)
 
     def _apply(self, request: HttpRequest, node: Node, form: SpecForm) -> bool:
         """Let the graph be as the spec says, unless somebody else changed it meanwhile."""
@@ -118,7 +103,7 @@ class GraphPages(PortPages):
             "title": _("Edit the graph of %(node)s") % {"node": self.label(node)},
             "original": node,
             "form": form,
-            **told(problems, spec, redactor_of_all(node.instance, self.database)),
+            **told(problems),
             "is_checked": form.is_bound and spec is not NOTHING,
             "picture": None if spec is NOTHING else of_spec(spec, node.instance, node),
         }

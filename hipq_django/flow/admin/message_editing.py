@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -40,14 +39,13 @@ def obstacle(reader: Node | None) -> str:
     return text % {"node": title(reader)}
 
 
-def edit_message(message: Message, seen: str, change: Callable[[Any], Any]) -> None:
-    """Store what `change` makes of the data of a message.
+def edit_message(message: Message, seen: str, data: Any) -> None:
+    """Store other data of a message.
 
     Raise `FlowError`, with nothing changed, where a run may read it, or it is not as it was seen.
     """
     with write_transaction(message.using):
         row = _locked(message, seen)
-        data = change(row.data)
         Message.objects.using(row.using).filter(pk=row.pk).update(data=data)
 
 

@@ -19,7 +19,6 @@ from hipq_django.admin.fields import MAX_QUOTED_CHARS
 from hipq_django.admin.previews import with_preview
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.unmasking import unmask
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.actions import NodeActions
@@ -273,33 +272,28 @@ class PortPages(NodeActions):
         return format_html("{} {}", read_by, badges(reader, self.now))
 
     def _write(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
-        _port_of(row).write(unmask(values["value"], None, None))
+        _port_of(row).write(values["value"])
         return f"Wrote a message to {row}.", _("The message was written.")
 
     def _set_default(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
         port = _port_of(row)
         with write_transaction(self.database):
-            before = self._seen_default(port, row, values)
-            redactor = redactor_of_all(row.node.instance, self.database)
-            stored = None if before is NO_VALUE else before
-            shown = masked(stored, redactor, row.name)
-            port.default = unmask(values["default"], stored, shown)
+            self._check_seen(port, row, values)
+            port.default = values["default"]
         return f"Set the default of {row}.", _("The default was set.")
 
     def _clear_default(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
         port = _port_of(row)
         with write_transaction(self.database):
-            self._seen_default(port, row, values)
+            self._check_seen(port, row, values)
             del port.default
         return f"Cleared the default of {row}.", _("The default was cleared.")
 
-    def _seen_default(self, port: Port, row: NodePort, values: dict[str, Any]) -> Any:
-        """Return the default of a port under its lock; raise `FlowError` if it is another one."""
+    def _check_seen(self, port: Port, row: NodePort, values: dict[str, Any]) -> None:
+        """Lock a port; raise `FlowError` if its default is not the one that the page showed."""
         for_change(row.node, [row.pk])
-        before = port.default
-        if fingerprint(before) != values["seen"]:
+        if fingerprint(port.default) != values["seen"]:
             raise FlowError(_("Somebody else changed the default since you opened the page."))
-        return before
 
     def _move(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
         port = _port_of(row)
@@ -439,29 +433,20 @@ class PortPages(NodeActions):
         if request.method == "POST":
             self.require(request, "change_message")
             form = MessageForm(request.POST)
-            if form.is_valid() and self._edit(request, message, form, redactor):
+            if form.is_valid() and self._edit(request, message, form):
                 return self._to_port(message)
         return self._message_page(request, message, form, shown)
 
-    def _edit(
-        self, request: HttpRequest, message: Message, form: MessageForm, redactor: Redactor
-    ) -> bool:
-        port = message.port
+    def _edit(self, request: HttpRequest, message: Message, form: MessageForm) -> bool:
+        port, sent = message.port, form.cleaned_data
         most = flow_settings(port.node.instance).max_message_bytes
-        options = PortOptions(port.name, port.type)
 
-        def change(stored: Any) -> Any:
-            shown = masked(stored, redactor, port.name)
-            value = unmask(form.cleaned_data["value"], stored, shown)
-            return checked_message(value, options, most)
+        def edit() -> None:
+            data = checked_message(sent["value"], PortOptions(port.name, port.type), most)
+            edit_message(message, sent["seen"], data)
 
-        return self._change(
-            request,
-            message,
-            lambda: edit_message(message, form.cleaned_data["seen"], change),
-            f"Edited message {message.pk} on {port}.",
-            form,
-        )
+        logged = f"Edited message {message.pk} on {port}."
+        return self._change(request, message, edit, logged, form)
 
     def _change(
         self,

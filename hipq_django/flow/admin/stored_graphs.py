@@ -20,7 +20,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refuse
-from hipq_django.flow.admin.graph_pages import REPLACES, sent_spec, told
+from hipq_django.flow.admin.graph_pages import REPLACES, told
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.exceptions import GraphError
@@ -132,10 +132,7 @@ class GraphAdmin(RowPages):
         instance = self._instance if row is None else row.instance
         if not form.is_valid():
             return NOTHING, []
-        stored = None if row is None else row.spec
-        spec = sent_spec(form, stored, redactor_of_all(instance, self.database))
-        if spec is NOTHING:
-            return NOTHING, []
+        spec = form.cleaned_data["spec"]
         return spec, check(spec, only_public=True, instance=instance)
 
     def _save(
@@ -181,7 +178,7 @@ class GraphAdmin(RowPages):
     ) -> HttpResponse:
         instance = self._instance if row is None else row.instance
         context = {
-            **told(problems, spec, redactor_of_all(instance, self.database)),
+            **told(problems),
             "title": _("Add graph") if row is None else row.name,
             "form": form,
             "is_checked": form.is_bound and spec is not NOTHING,

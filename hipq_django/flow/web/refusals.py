@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import DataError, IntegrityError
 
-from hipq_django.domain.redaction import Redactor
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.exceptions import (
     AliasTakenError,
@@ -39,11 +38,6 @@ class RefusedCallError(RefusedError):
     def __init__(self, status: int, reason: str, **more: Any) -> None:
         super().__init__(status, reason)
         self.more: Mapping[str, Any] = more
-
-    def masked(self, redactor: Redactor) -> RefusedCallError:
-        """Return the same without the sensitive values that are known."""
-        more = redactor.mask({**self.more})
-        return RefusedCallError(self.status, redactor.mask_text(str(self)), **more)
 
 
 def refusal_of(error: HipqError | DataError | IntegrityError) -> RefusedCallError:

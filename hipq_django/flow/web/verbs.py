@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from hipq_django import flow
-from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.unmasking import unmask
-from hipq_django.exceptions import InvalidJobError
-from hipq_django.flow.exceptions import FlowError
+from hipq_django.domain.redaction import without_masks
 from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.applying import apply
-from hipq_django.flow.graphs.locking import lock_tree, nodes_of_change
+from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.graphs.publicity import check_public
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import read_moment
-from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
+from hipq_django.flow.web.refusals import RefusedCallError
 from hipq_django.flow.web.showing import (
     first_packets,
     masking,
@@ -94,7 +90,7 @@ def start(call: Call) -> Answer:
     """Start a node of a public component, or the nodes of a spec."""
     options = dict(call.fields)
     data = options.pop("data", None)
-    options = unmask(options, None, None)  # it may be copied from what is told masked
+    without_masks(options)
     component = options.pop("component")
     _check_component(call, component)
     for port, values in (data or {}).items():
@@ -130,31 +126,25 @@ def delete(call: Call) -> Answer:
 
 
 def state(call: Call) -> Answer:
-    """Set and remove values of the state; what is told masked, and is sent back, stays."""
-    locked_node(call.node)
-    stored = call.node.state.all()
-    call.node.state.set(unmask(call.fields.get("set", {}), stored, masking(call).mask(stored)))
-    call.node.state.unset(*call.fields.get("unset", []))
+    """Set and remove values of the state; none beside a sensitive one, which they could guess."""
+    new, gone = without_masks(call.fields.get("set", {})), call.fields.get("unset", [])
+    stored = locked_node(call.node).state.all()
+    stays = {key: value for key, value in stored.items() if key not in new and key not in gone}
+    if masking(call).mask(stays) != stays:
+        reason = (
+            "the state has sensitive values: set or unset all of it, or view_message is needed."
+        )
+        raise RefusedCallError(422, reason)
+    call.node.state.set(new)
+    call.node.state.unset(*gone)
     return {"state": masking(call).mask(call.node.state.all())}
 
 
 def ports(call: Call) -> Answer:
-    """Give a node the ports of its component and these; masked defaults that are sent back stay."""
-    locked_node(call.node)
-    stored, shown = (shown_ports(call.node, each) for each in (Redactor(), masking(call)))
-    given = unmask(call.fields, stored, shown)
-    with _quoting_nothing(masking(call), given):
-        call.node.set_ports(given.get("inputs"), given.get("outputs"))
+    """Give a node the ports of its component and these."""
+    given = without_masks(call.fields)
+    call.node.set_ports(given.get("inputs"), given.get("outputs"))
     return shown_ports(call.node, masking(call))
-
-
-@contextmanager
-def _quoting_nothing(redactor: Redactor, given: Any) -> Iterator[None]:
-    """Let a refusal quote nothing of what was sent that is masked where it is told."""
-    try:
-        yield
-    except (FlowError, InvalidJobError) as error:
-        raise refusal_of(error).masked(redactor.knowing(given)) from error
 
 
 def run(call: Call) -> Answer:
@@ -224,13 +214,8 @@ def graph(call: Call) -> Answer:
 
 
 def edit_graph(call: Call) -> Answer:
-    """Let a graph be as a new spec says; what `graph` has masked, and is sent back, stays."""
-    sent, redactor = call.fields["spec"], masking(call)
-    lock_tree(call.node, sent)
-    stored = call.node.graph
-    spec = unmask(sent, stored, redactor.mask(stored))
-    with _quoting_nothing(redactor, spec):
-        apply(call.node, spec, only_public=True)
+    """Let a graph be as a new spec says."""
+    apply(call.node, without_masks(call.fields["spec"]), only_public=True)
     return _family(call)
 
 

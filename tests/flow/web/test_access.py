@@ -316,65 +316,43 @@ def test_sensitive_defaults_of_components_are_masked(user_with: Callable[..., Ap
     assert inputs["how"]["default"] == {"token": "•••", "wait": 3}
 
 
-def test_what_is_masked_in_a_graph_stays_when_it_is_sent_back(
-    user_with: Callable[..., Api],
-) -> None:
-    ports = {"order": {"default": SECRETS}}
-    spec: dict[str, Any] = {
-        "nodes": {"a": {"component": "t.pays", "args": [SECRETS], "inputs": ports}}
-    }
-    node = flow.start(spec, run=False)
-    api, path = user_with("view_node", "edit_graph"), f"nodes/{node.pk}/graph"
-    sent = api.get(path)["spec"]
-    sent["nodes"]["b"] = {"component": "t.pays"}
-    api.post(path, spec=sent)
-    assert node.graph == {"nodes": {**spec["nodes"], "b": {"component": "t.pays"}}}
-    assert node.children["a"].args == [SECRETS]
+def test_what_is_masked_is_replaced_as_a_whole(api: Api) -> None:
+    masked, graph = {"card": "•••", "name": "Ann"}, flow.start({"nodes": {}}, run=False)
+    node = flow.start("t.pays", inputs={"order": {"default": SECRETS}}, run=False)
+    node.state.set(SECRETS)
+    spec = {"nodes": {"a": {"component": "t.pays", "args": [masked]}}}
+    order = {"order": {"default": masked}}
 
-    sent["nodes"]["b"]["args"] = ["•••"]
-    assert "leave it where it is" in api.refused(path, 422, spec=sent)["error"]
-    del sent["nodes"]["b"]["args"]
-    sent["nodes"]["a"]["inputs"]["order"]["type"] = "int"
-    refusal = api.refused(path, 422, spec=sent)
-    assert "was given" in refusal["problems"][0]["message"]
-    assert "DE00" not in str(refusal)
-    assert "4711" not in str(refusal)
-
-
-def test_a_mask_in_what_is_started_is_refused(user_with: Callable[..., Api]) -> None:
-    api = user_with("view_node", "edit_graph", "start_node")
-    spec = {"nodes": {"a": {"component": "t.pays", "args": [{"card": "•••"}]}}}
-    for body in (
-        {"component": spec},
-        {"component": "t.pays", "inputs": {"order": {"default": {"card": "•••"}}}},
+    for path, body in (
+        (f"nodes/{graph.pk}/graph", {"spec": spec}),
+        (f"nodes/{node.pk}/state", {"set": masked}),
+        (f"nodes/{node.pk}/ports", {"inputs": order}),
+        ("nodes", {"component": spec}),
+        ("nodes", {"component": "t.pays", "inputs": order}),
     ):
-        said = api.refused("nodes", 422, **body)["error"]
+        said = api.refused(path, 422, **body)["error"]
         assert "stands for a value that is not shown" in said
 
-    assert not flow.Node.objects.exists()
+    assert (node.state.all(), node.inputs["order"].default) == (SECRETS, SECRETS)
+    assert flow.Node.objects.count() == 2
 
 
-def test_what_is_masked_in_a_node_stays_when_it_is_sent_back(
-    user_with: Callable[..., Api],
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_sensitive_value_of_a_state_cannot_be_guessed(
+    user_with: Callable[..., Api], is_seen: bool
 ) -> None:
-    inputs: dict[str, Any] = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
-    node = flow.start("t.pays", inputs=inputs, run=False)
-    node.state.set(SECRETS)
-    api, path = user_with("view_node", "edit_node"), f"nodes/{node.pk}"
-    told = api.get(path)
-    customer = {**told["state"]["customer"], "name": "Anna"}
-    api.post(f"{path}/state", set={"customer": customer, "card": told["state"]["card"]})
-    assert node.state.all() == {"card": "4711-0815", "customer": {"iban": "DE00", "name": "Anna"}}
+    node = flow.start("t.pays", run=False)
+    node.state.set(card="4711", note="a")
+    api, path = user_with("edit_node", *["view_message"] * is_seen), f"nodes/{node.pk}/state"
+    guesses = [f"{number:04}" for number in range(10_000)]
 
-    defaults = {name: {"default": told["inputs"][name]["default"]} for name in inputs}
-    api.post(f"{path}/ports", inputs=defaults)
-    assert [node.inputs[name].default for name in inputs] == ["4711-0815", SECRETS]
-    said = api.refused(f"{path}/state", 422, set={"note": "•••"})["error"]
-    assert "leave it where it is" in said
-    defaults["order"]["type"] = "int"
-    said = api.refused(f"{path}/ports", 422, inputs=defaults)["error"]
-    assert "was given" in said
-    assert "DE00" not in said
+    if not is_seen:
+        assert "sensitive values" in api.refused(path, 422, set={"note": guesses})["error"]
+        assert node.state.all() == {"card": "4711", "note": "a"}
+        api.post(path, set={"note": "b"}, unset=["card"])
+        assert node.state.all() == {"note": "b"}
+    api.post(path, set={"note": guesses})
+    assert node.state.all()["note"] == guesses
 
 
 @pytest.mark.parametrize("secret", [SECRETS, "4711-0815"])
