@@ -131,10 +131,10 @@ def state(call: Call) -> Answer:
     stored = locked_node(call.node).state.all()
     stays = {key: value for key, value in stored.items() if key not in new and key not in gone}
     if masking(call).mask(stays) != stays:
-        reason = (
-            "the state has sensitive values: set or unset all of it, or view_message is needed."
+        raise RefusedCallError(
+            422,
+            "the state has sensitive values: set or unset these, too, or you need view_message.",
         )
-        raise RefusedCallError(422, reason)
     call.node.state.set(new)
     call.node.state.unset(*gone)
     return {"state": masking(call).mask(call.node.state.all())}

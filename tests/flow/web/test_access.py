@@ -273,7 +273,7 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     answers = [
         api.get(f"nodes/{node.pk}"),
         api.get(f"nodes/{graph.pk}/graph"),
-        api.post(f"nodes/{node.pk}/state", set={"x": 1}),
+        api.post(f"nodes/{node.pk}/state", set={**SECRETS, "x": 1}),
         api.post(f"nodes/{node.pk}/ports", outputs={}),
     ]
     for answer in answers:
