@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import ceil
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from asgiref.sync import SyncToAsync
@@ -121,15 +121,27 @@ def shut(connection: BaseDatabaseWrapper) -> bool:
     return True
 
 
-def close_broken_of_project(using: str) -> None:
-    """Close this thread's broken connections to databases that only the project's code queries.
+IDLE_SECONDS = 0.9
+"""A connection that was not used for longer is looked at first; each poll is a use."""
 
-    Throttlers, receivers, sources and map functions may do so, and what they raise may be caught.
-    Django opens a connection anew only after it was closed, which it does around a request.
+_used: WeakKeyDictionary[BaseDatabaseWrapper, float] = WeakKeyDictionary()
+
+
+def renew_broken(using: str) -> None:
+    """Let this thread use no connection that broke since it was last used, for any reason.
+
+    The server, a pooler or a router may end sessions that are idle: that is no outage. So Django
+    looks at the process's own connection before the first statement. The others only the project's
+    code queries: throttlers, receivers, sources and map functions. What they raise may be caught,
+    and Django opens a connection anew only after it was closed, which it does around a request.
     """
     for connection in connections.all(initialized_only=True):
         if connection.alias != using and connection.errors_occurred:
             connection.close_if_unusable_or_obsolete()
+    now, own = steady(), cast(Any, connections[using])  # the stubs lack how it is checked
+    if now - _used.get(own, now) > IDLE_SECONDS:
+        own.health_check_enabled, own.health_check_done = True, False
+    _used[own] = now
 
 
 # Handlers' connections, which are the project's

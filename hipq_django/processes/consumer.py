@@ -15,7 +15,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_locked_out, is_outage, said_of
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
-from hipq_django.processes.connections import close_broken_of_project
+from hipq_django.processes.connections import renew_broken
 from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.stop_signals import leave
@@ -65,7 +65,7 @@ class ConsumerProcess(RegisteredProcess):
     def _step(self) -> None:
         """Receive, store, acknowledge; unacknowledged messages are delivered again."""
         try:
-            close_broken_of_project(self.using)
+            renew_broken(self.using)
             source = self._source = self._source or self.settings.open()
             received = source.receive(self.settings.batch_size, RECEIVE_SECONDS)
             self._back_off.reset()
@@ -129,7 +129,7 @@ class ConsumerProcess(RegisteredProcess):
         After a failure of one message that is tried alone, wait.
         """
         try:
-            close_broken_of_project(self.using)
+            renew_broken(self.using)
             self._ensure_registered(after_outage=self._outage.is_on)
             store()
         except Exception as error:

@@ -20,7 +20,7 @@ from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
-from hipq_django.processes.connections import MIN_SECONDS, shut_all
+from hipq_django.processes.connections import MIN_SECONDS, renew_broken, shut_all
 from hipq_django.processes.interrupting import Interrupter
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread, log_failure
@@ -81,6 +81,7 @@ class Heartbeat(OwnThread):
         """Write one beat; return False if the others have declared this worker lost."""
         began = steady()
         try:
+            renew_broken(self.using)
             clock.measure(self.using)
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()

@@ -17,9 +17,9 @@ from hipq_django.database import notify
 from hipq_django.database.errors import said_of
 from hipq_django.models import Worker
 from hipq_django.processes.connections import (
-    close_broken_of_project,
     look_after,
     look_after_own,
+    renew_broken,
 )
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.patience import bound_waits
@@ -172,7 +172,7 @@ class ResultWriter(OwnThread):
         while self._asked.wait() and not self._stop.is_set():
             self._asked.clear()
             try:
-                close_broken_of_project(self.using)
+                renew_broken(self.using)
                 while self._scheduler.persist_leased(self._batch.lease_to_writer()):
                     self._wake()
                 back_off.reset()

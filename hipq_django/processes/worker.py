@@ -23,7 +23,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.maintenance.undeclared import UndeclaredTypes
 from hipq_django.models import Worker
-from hipq_django.processes.connections import DeadConnections, close_broken_of_project
+from hipq_django.processes.connections import DeadConnections, renew_broken
 from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.options import WorkerOptions
@@ -309,7 +309,7 @@ class WorkerProcess(RegisteredProcess):
         """Run a step; after an error of the database back off, then go on."""
         self._began_pass = steady()
         try:
-            close_broken_of_project(self.using)
+            renew_broken(self.using)
             done = step()
         except Exception as error:
             self._back_off_after(self._note_failure(error))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from django.db import connection, transaction
@@ -13,10 +13,12 @@ from django.db import connection, transaction
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
-from hipq_django.processes import heartbeat
+from hipq_django.processes import connections, heartbeat
 from hipq_django.processes.connections import give_back_own, look_after, look_after_own, shut_all
 from hipq_django.processes.heartbeat import LOOKS, PASS_SILENCES, Heartbeat, Watchdog
+from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import Listener, OwnThread
+from hipq_django.processes.worker import WorkerProcess
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.factories import WorkerFactory
 from tests.processes.conftest import eventually
@@ -66,6 +68,34 @@ def test_the_heart_beats_on(caplog: pytest.LogCaptureFixture) -> None:
         eventually(lambda: executing() > 1, "it beats")
 
     assert said(caplog, "heartbeat_failed")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("who", ["heartbeat", "worker"])
+def test_a_connection_that_was_ended_while_it_was_idle_is_opened_anew(
+    who: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by `idle_session_timeout` or a pooler: that is no silence of the database."""
+    monkeypatch.setattr(connections, "IDLE_SECONDS", -1.0)
+    heart = Heartbeat(WorkerFactory.create(), dict, lambda: None)
+    process = WorkerProcess(WorkerOptions())
+    uses: dict[str, Callable[[], bool]] = {
+        "heartbeat": heart.beat,
+        "worker": lambda: process._guarded(Worker.objects.exists),
+    }
+    use = uses[who]
+    assert use()
+    began = heart.unbroken_since
+
+    with connection.cursor() as cursor, closing(connection.copy()) as other:
+        cursor.execute("SELECT pg_backend_pid()")
+        [pid] = cursor.fetchone()
+        with other.cursor() as ending:
+            ending.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+
+    assert use()
+    assert heart.unbroken_since == began
+    assert not [one for one in caplog.records if getattr(one, "event", "") == "back_off"]
 
 
 @pytest.mark.postgres
