@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from hipq_django.database.lookups import in_parts
 from hipq_django.domain.dependencies import (
@@ -32,17 +32,23 @@ AFTER_PAGE = 100
 _WAITS = Q(job__hold_time__isnull=False, job__state="initial") | UNTOLD
 """Links of held jobs, as `JobQuerySet.held` says it, and of parts that were not told yet."""
 
+_SUCCEEDED = Q(needs_job__state=State.FINAL, needs_job__outcome=Outcome.SUCCEEDED)
+
 
 def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
     """Return whether held jobs may go on, by their ids.
 
-    Needs that have succeeded are not even read: a job may wait for very many.
+    A job may wait for very many, so of those that are live one is read, and of those that have
+    succeeded none.
     """
     needs: dict[int, list[Need]] = {pk: [] for pk in ids}
+    waiting = Job.objects.using(using).filter(pk__in=ids).annotate(live=_live_need("pk", using))
+    for held, live in waiting.filter(live__isnull=False).values_list("pk", "live"):
+        needs[held].append(Need("", f"job {live}", is_live=True))
     of_batch: dict[int, Need] = {}
     after: dict[int, int] = {}
     links = Link.objects.using(using).filter(job__in=ids).order_by("pk")
-    links = links.exclude(needs_job__state=State.FINAL, needs_job__outcome=Outcome.SUCCEEDED)
+    links = links.exclude(_SUCCEEDED | Q(needs_job__state__in=LIVE))
     fields = ("needs_job__job_type__name", "needs_job__state", "needs_job__outcome")
     for held, on, job, batch, *seen in links.values_list(
         "job_id", "on", "needs_job_id", "needs_batch_id", *fields
@@ -55,6 +61,18 @@ def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
         after[held] = batch
         needs[held].append(of_batch[batch]._replace(on=on))
     return {pk: verdict(of_job)._replace(batch=after.get(pk)) for pk, of_job in needs.items()}
+
+
+def _live_need(held: str, using: str) -> Subquery:
+    """Return the newest of the live jobs that a held job waits for.
+
+    Jobs mostly end in the order of their ids, so it is found at once. The state is not joined:
+    without statistics PostgreSQL would begin with all jobs that are live.
+    """
+    state = Job.objects.using(using).filter(pk=OuterRef("needs_job")).values("state")
+    links = Link.objects.using(using).filter(job=OuterRef(held)).alias(state=Subquery(state))
+    live = links.filter(state__in=LIVE).order_by("-needs_job_id")
+    return Subquery(live.values("needs_job_id")[:1])
 
 
 def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) -> Need:
@@ -119,13 +137,19 @@ class Dependents(NamedTuple):
 
 
 def dependents_of(ids: Collection[int], using: str) -> Dependents:
-    """Return what waits for any of these jobs, or for their batches."""
+    """Return what waits for any of these jobs, or for their batches.
+
+    Left out are jobs that wait for others too, unless one of these jobs has failed: hundreds may
+    wait for the same hundreds, and all would be judged at the end of each.
+    """
     found: set[tuple[int, int, str]] = set()
     for part in in_parts(ids, using):
-        links = Link.objects.using(using).filter(_WAITS).values_list("pk", "job_id", "on")
+        waiting = Link.objects.using(using).filter(_WAITS).annotate(live=_live_need("job", using))
+        links = waiting.values_list("pk", "job_id", "on")
         batches = Job.objects.using(using).filter(pk__in=part, batch__isnull=False)
         of_batches = links.filter(needs_batch__in=batches.values("batch"))
-        found.update(links.filter(needs_job__in=part).union(of_batches))
+        of_jobs = links.filter(~_SUCCEEDED | Q(on=PART) | Q(live=None), needs_job__in=part)
+        found.update(of_jobs.union(of_batches))
     held = sorted({job for _, job, on in found if on != PART})
     return Dependents(held, sorted(pk for pk, _, on in found if on == PART))
 

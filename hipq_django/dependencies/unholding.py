@@ -32,6 +32,8 @@ PAGE_SIZE = 200
 """How many jobs are unheld in one transaction, whose locks others meet."""
 MOST_AT_ONCE = 500
 """How many jobs the process that ended their needs unholds; the sweep does the rest."""
+MOST_STEPS = 100
+"""How many jobs of a chain it cancels one after the other, while other queues wait."""
 
 NO_LINK_SECONDS = 60.0
 """How often the sweep looks at held jobs although there is no link."""
@@ -100,13 +102,15 @@ def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
     """
     moved, _under_way.left[using] = 0, left
     try:
-        while left.ended or left.held:
+        for _ in range(MOST_STEPS):
             follow = dependents_of({*left.ended}, using)
             held = [*left.held, *follow.held[: max(0, MOST_AT_ONCE - moved)]]
             left.ended, left.held = [], []
             for start in range(0, len(held), PAGE_SIZE):
                 moved += _check(held[start : start + PAGE_SIZE], left, using, refused)
             tell_links(follow.parts, using)
+            if not (left.ended or left.held):
+                break
     finally:
         del _under_way.left[using]
     return moved
@@ -180,14 +184,16 @@ class Sweep:
     def run(self) -> int:
         """Check the next page of each; return how many jobs moved.
 
-        Only a link holds a job, so while there is none this is done once in a while.
+        A page where jobs move is checked again: more may follow them. Only a link holds a job, so
+        while there is none this is done once in a while.
         """
         now = clock.steady()
         if now < self._look_again and not has_links(self._config.database):
             return 0
         self._look_again = now + NO_LINK_SECONDS
         told, self._after_link = self._tell_page(self._after_link)
-        moved, self._after = self._check_page(self._after)
+        moved, after = self._check_page(self._after)
+        self._after = self._after if moved else after
         return told + moved
 
     def run_all(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.dependencies import needs, unholding
 from hipq_django.dependencies.unholding import Sweep
+from hipq_django.domain.dependencies import Verdict
 from hipq_django.models import Batch, Job
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
@@ -164,23 +166,60 @@ def test_what_somebody_has_locked_is_unheld_by_the_sweep() -> None:
     assert Job.objects.get(pk=follower.pk).hold_time is None
 
 
-def test_whoever_ends_a_job_unholds_some_of_very_many_and_the_sweep_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An answer does not take as long as all that follows it."""
-    assert unholding.MOST_AT_ONCE == 500
-    monkeypatch.setattr(unholding, "MOST_AT_ONCE", 2)
+def many_that_follow_one() -> Job:
     needed = hipq.enqueue("ask", job_key="k")
     for _ in range(5):
         hipq.enqueue("echo", after=[needed])
+    return needed
+
+
+def long_chain() -> Job:
+    return hipq.chain(*(hipq.NewJob("ask", job_key=f"{n}") for n in range(6)))[0]
+
+
+@pytest.mark.parametrize(
+    ("follow", "end"),
+    [(many_that_follow_one, complete), (long_chain, cancel)],
+    ids=["fan", "chain"],
+)
+def test_whoever_ends_a_job_moves_some_of_very_many_and_the_sweep_the_rest(
+    monkeypatch: pytest.MonkeyPatch, follow: Callable[[], Job], end: Callable[[Job], None]
+) -> None:
+    """Neither an answer nor the jobs of other queues wait for all that follows it."""
+    assert (unholding.MOST_AT_ONCE, unholding.MOST_STEPS) == (500, 100)
+    monkeypatch.setattr(unholding, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(unholding, "MOST_STEPS", 2)
+    needed = follow()
     HandWorker().work()
     sweep = Sweep(get_instance())
 
-    hipq.complete(needed, 1)
+    end(needed)
     held = Job.objects.held().count()
 
     assert held == 3
     assert [sweep.run(), sweep.run(), sweep.run()] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("end", [complete, cancel])
+def test_of_many_that_follow_the_same_jobs_each_is_judged_once(
+    monkeypatch: pytest.MonkeyPatch, end: Callable[[Job], None]
+) -> None:
+    """The cost of hundreds of jobs that follow hundreds grows with their links, not faster."""
+    needed = [hipq.enqueue("ask", job_key=f"{n}") for n in range(4)]
+    followers = [hipq.enqueue("echo", after=needed).pk for _ in range(3)]
+    HandWorker().work()
+    judged: list[int] = []
+
+    def judge(ids: Collection[int], using: str) -> dict[int, Verdict]:
+        judged.extend(ids)
+        return needs.verdicts(ids, using)
+
+    monkeypatch.setattr("hipq_django.dependencies.unholding.verdicts", judge)
+    for job in needed:
+        end(job)
+
+    assert not Job.objects.held().exists()
+    assert judged == followers
 
 
 LONG = 80
