@@ -211,8 +211,12 @@ def ancestors(channel: str) -> list[str]:
     """Return a channel and those above it, the deepest first."""
     parts = channel.strip("/").split("/") if channel != "/" else []
     paths = ["/" + "/".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    own = channel == "/flow" or channel.startswith("/flow/")
-    return paths if own else [*paths, "/"]
+    return paths if is_own_channel(channel) else [*paths, "/"]
+
+
+def is_own_channel(channel: object) -> bool:
+    """Return whether flows themselves publish there."""
+    return f"{channel}/".startswith("/flow/")
 
 
 class DeclaredPort:

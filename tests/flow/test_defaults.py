@@ -12,7 +12,6 @@ from django.db import connection
 
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
-from hipq_django.domain.redaction import Redactor
 from hipq_django.flow import testing
 from hipq_django.flow.models import Message, NodePort
 from hipq_django.flow.runs import defaults
@@ -105,7 +104,7 @@ def test_who_looks_at_a_port_reads_the_newest_default_only(asked: Asked) -> None
 
     assert node.inputs["b"].default == MANY - 1
     assert asked.rows() == 1
-    shown = shown_ports(node, Redactor())["inputs"]
+    shown = shown_ports(node, tells=True)["inputs"]
     assert asked.rows() == 1
     assert shown["a"] == {"size": 0, "default": 0}
     assert shown["b"] == {"size": 0, "default": MANY - 1}
@@ -211,7 +210,7 @@ def read(node: flow.Node) -> Any:
 
 
 def show(node: flow.Node) -> Any:
-    return shown_ports(node, Redactor())["inputs"]["item"]["default"]
+    return shown_ports(node, tells=True)["inputs"]["item"]["default"]
 
 
 def copy(node: flow.Node) -> Any:

@@ -20,6 +20,7 @@ from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import apply, check
 from hipq_django.flow.graphs.locking import lock_tree
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
+from hipq_django.flow.graphs.publicity import permissions_of
 from hipq_django.flow.library.graph import GRAPH, SPEC
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Node
@@ -35,6 +36,19 @@ REPLACES = gettext_lazy(
 def spec_of(node: Node) -> Any:
     """Return the spec of a graph, as it was given."""
     return node.state_values.get(SPEC)
+
+
+def check_sent(request: HttpRequest, spec: Any, stored: Any, **options: Any) -> list[Problem]:
+    """Return all that is wrong with a spec, and what of it this user may not say."""
+    app = Node._meta.app_label
+    return [
+        *check(spec, only_public=True, **options),
+        *(
+            Problem(path, f"you need the permission {app}.{permission} for this.")
+            for path, permission in permissions_of(spec, stored).items()
+            if not request.user.has_perm(f"{app}.{permission}")
+        ),
+    ]
 
 
 def told(problems: Sequence[Problem]) -> dict[str, Any]:
@@ -62,19 +76,19 @@ class GraphPages(PortPages):
         spec = stored
         problems: list[Problem] = []
         if form.is_bound:
-            spec, problems = self._read(form, node)
+            spec, problems = self._read(request, form, node)
             if spec is not NOTHING and not errors_of(problems) and "_apply" in request.POST:
                 if self._apply(request, node, form):
                     return HttpResponseRedirect(self.url(Node, "change", node.pk))
                 problems = form.problems  # type: ignore[attr-defined]  # set below
         return self._graph_page(request, node, form, spec, problems)
 
-    def _read(self, form: SpecForm, node: Node) -> tuple[Any, list[Problem]]:
+    def _read(self, request: HttpRequest, form: SpecForm, node: Node) -> tuple[Any, list[Problem]]:
         """Return the spec that was sent, and all that is wrong with it; `NOTHING` if it is none."""
         if not form.is_valid():
             return NOTHING, []
         spec = form.cleaned_data["spec"]
-        return spec, check(spec, only_public=True, node=node)
+        return spec, check_sent(request, spec, spec_of(node), node=node)
 
     def _apply(self, request: HttpRequest, node: Node, form: SpecForm) -> bool:
         """Let the graph be as the spec says, unless somebody else changed it meanwhile."""

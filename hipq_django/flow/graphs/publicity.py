@@ -1,10 +1,11 @@
-"""What may be named from outside: by a request, or in a form of the admin."""
+"""What may be said from outside: by a request, or in a form of the admin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hipq_django.flow.declared_ports import is_own_channel
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.graphs.problem import Problem
@@ -23,14 +24,50 @@ def check_public(instance: str, component_or_spec: Any) -> list[Problem]:
     """
     if not isinstance(component_or_spec, Mapping):
         return list(_of_component(instance, "component", component_or_spec))
-    nodes = component_or_spec.get("nodes")
-    named = nodes.items() if isinstance(nodes, Mapping) else ()
-    return [problem for name, node in named for problem in _of_node(instance, name, node)]
+    nodes = _objects(component_or_spec, "nodes").items()
+    return [problem for name, node in nodes for problem in _of_node(instance, name, node)]
 
 
-def _of_node(instance: str, name: str, node: Any) -> Iterator[Problem]:
-    if not isinstance(node, Mapping):
-        return
+def check_channels(path: str, node: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the channels of out-ports on which only flows themselves publish."""
+    for name, options in _objects(node, "outputs").items():
+        channels = options.get("channels")
+        for channel in filter(is_own_channel, channels if isinstance(channels, list) else ()):
+            text = f"on {channel!r:.100} only flows themselves publish."
+            yield Problem(f"{path}outputs.{name}.channels", text, "Use another channel.")
+
+
+def permissions_of(spec: Any, before: Any = None) -> dict[str, str]:
+    """Return which permissions a spec needs beside that of its verb, by where; not for what stays.
+
+    An in-port with channels reads what others publish, an out-port writes to those who listen, and
+    a node with the id of another one takes that as a child.
+    """
+    there = _objects(before, "nodes")
+    changed = {n: node for n, node in _objects(spec, "nodes").items() if node != there.get(n)}
+    return dict(
+        needed for name, node in changed.items() for needed in _permissions(f"nodes.{name}", node)
+    )
+
+
+def _permissions(path: str, node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if type(node.get("init")) is int:
+        yield f"{path}.init", "edit_node"
+    for side, permission in (("inputs", "read_port"), ("outputs", "write_port")):
+        for port, options in _objects(node, side).items():
+            if options.get("channels"):
+                yield f"{path}.{side}.{port}.channels", permission
+
+
+def _objects(given: Any, key: str) -> dict[str, Mapping[str, Any]]:
+    """Return the objects that lie under a key, by their names; `check` says what else is there."""
+    found = given.get(key) if isinstance(given, Mapping) else None
+    named = found.items() if isinstance(found, Mapping) else ()
+    return {name: value for name, value in named if isinstance(value, Mapping)}
+
+
+def _of_node(instance: str, name: str, node: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from check_channels(f"nodes.{name}.", node)
     if "component" in node:
         yield from _of_component(instance, f"nodes.{name}.component", node["component"])
     if "jobs" in node and not _is_public_job(instance, node["jobs"]):

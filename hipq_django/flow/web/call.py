@@ -10,6 +10,7 @@ from django.utils.functional import cached_property
 
 from hipq_django.flow.aliases import get
 from hipq_django.flow.exceptions import UnknownNodeError, UnknownPortError
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
 from hipq_django.flow.web.refusals import RefusedCallError
@@ -52,11 +53,21 @@ class Call:
         """Return the node that a field of the body names; raise `UnknownNodeError`."""
         return get(self.fields[field], instance=self.instance)
 
-    def needs(self, permission: str) -> None:
-        """Raise `RefusedCallError` with 403 unless the user has one more permission."""
-        check_permission(self.user, permission)
+    def needs(self, *permissions: str) -> None:
+        """Raise `RefusedCallError` with 403 unless the user has more permissions."""
+        for permission in permissions:
+            check_permission(self.user, permission)
+
+    def needs_family_of(self, node: Node) -> None:
+        """Raise `RefusedCallError` with 403 unless the user may give a node other children."""
+        self.needs("edit_graph" if node.job_type.name == GRAPH else "edit_node")
+
+    @property
+    def by(self) -> str:
+        """Who asks, as rows and log entries say it."""
+        return f"user:{self.user.get_username()}"[:200]
 
     @property
     def sees_messages(self) -> bool:
-        """Whether the user may see the values of sensitive fields."""
+        """Whether the user may see what messages say, and the values of sensitive fields."""
         return may(self.user, "view_message")

@@ -73,7 +73,6 @@ _START: Fields = {
     "alias": Field(TEXT),
     "on_conflict": Field(TEXT),
     "at": Field(MOMENT),
-    "by": Field(TEXT),
     "inputs": Field(OBJECT),
     "outputs": Field(OBJECT),
     "data": Field(OBJECT),

@@ -1,4 +1,4 @@
-"""Nodes and ports as JSON, with sensitive fields masked for who may not view messages."""
+"""Nodes and ports as JSON, without what came of messages for who may not view these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import MASK, Redactor
+from hipq_django.domain.states import NONE
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, defaults_of
@@ -17,26 +18,31 @@ from hipq_django.models.job_type import redactor_of_all
 
 def shown_node(call: Call) -> dict[str, Any]:
     """Return all that is said of a node."""
-    node, info, state = call.node, call.node.info, call.node.state.all()
-    masked = masking(call).knowing(info["args"], state)  # an error may quote their values
+    node, info, tells = call.node, call.node.info, call.sees_messages
     return {
         "node": node.pk,
         "status": node.status,
         **info,
-        "args": masked.mask(info["args"]),
+        "args": masking(call).mask(info["args"]),
         "aliases": list(node.aliases),
         "parent": node.parent_id,
         "name": node.name,
         "children": {name: child.pk for name, child in node.children.items()},
         "paused": node.paused,
-        "error": masked.mask(node.error),
-        "state": masked.mask(state),
-        **shown_ports(node, masked),
+        "error": node.error if tells or node.error == NONE else MASK,
+        "state": shown_state(call),
+        **shown_ports(node, tells=tells),
     }
 
 
-def shown_ports(node: Node, masked: Redactor) -> dict[str, dict[str, Any]]:
-    """Return the ports of a node: how many messages lie there, and their defaults."""
+def shown_state(call: Call) -> dict[str, Any]:
+    """Return the state of a node, into which messages may have come."""
+    state = call.node.state.all()
+    return state if call.sees_messages else dict.fromkeys(state, MASK)
+
+
+def shown_ports(node: Node, *, tells: bool) -> dict[str, dict[str, Any]]:
+    """Return the ports of a node: how many messages lie there, and their defaults if it `tells`."""
     rows = NodePort.objects.using(node.using).filter(node=node.pk).exclude(name=ANY)
     queued = Count("messages", filter=Q(messages__as_default=False))
     found: list[Any] = list(rows.annotate(queued=queued).order_by("pk"))
@@ -45,8 +51,7 @@ def shown_ports(node: Node, masked: Redactor) -> dict[str, dict[str, Any]]:
     for row in found:
         port: dict[str, Any] = {"size": row.queued}
         if row.pk in defaults:
-            value = defaults[row.pk].value
-            port["default"] = masked.mask_field(row.name, value)
+            port["default"] = defaults[row.pk].value if tells else MASK
         sides[row.direction][row.name] = port
     return {"inputs": sides["in"], "outputs": sides["out"]}
 

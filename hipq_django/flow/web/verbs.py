@@ -7,11 +7,12 @@ from typing import Any
 
 from hipq_django import flow
 from hipq_django.domain.redaction import without_masks
+from hipq_django.flow.declared_ports import is_own_channel
 from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.applying import apply
 from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.graphs.problem import errors_of
-from hipq_django.flow.graphs.publicity import check_public
+from hipq_django.flow.graphs.publicity import check_channels, check_public, permissions_of
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import read_moment
@@ -22,6 +23,7 @@ from hipq_django.flow.web.showing import (
     shown_node,
     shown_packet,
     shown_ports,
+    shown_state,
 )
 
 FEW, MOST = 10, 100
@@ -67,13 +69,17 @@ def changed(call: Call) -> set[int]:
 
 def publish(call: Call) -> Answer:
     """Publish a message on a channel."""
+    if is_own_channel(call.fields["channel"]):
+        raise RefusedCallError(422, "channel: below /flow only flows themselves publish.")
     flow.publish(call.fields["channel"], call.fields["message"], instance=call.instance)
     return {}
 
 
 def log(call: Call) -> Answer:
-    """Log a text or an object."""
-    flow.log(call.fields["entry"], instance=call.instance)
+    """Log a text or an object, and who said it."""
+    entry = call.fields["entry"]
+    said = {"message": entry} if isinstance(entry, str) else entry
+    flow.log({**said, "by": call.by}, instance=call.instance)
     return {}
 
 
@@ -93,22 +99,30 @@ def start(call: Call) -> Answer:
     without_masks(options)
     component = options.pop("component")
     _check_component(call, component)
+    _check_options(call)
     for port, values in (data or {}).items():
         _check_messages(f"data: of port {port!r:.100}", values)
     if "parent" in options:
         options["parent"] = call.named("parent")
-    options["at"] = read_moment(options.get("at"))
-    options.setdefault("by", f"user:{call.user}"[:200])
-    return {"node": flow.start(component, instance=call.instance, data=data, **options).pk}
+        call.needs_family_of(options["parent"])
+    options |= {"at": read_moment(options.get("at")), "by": call.by, "data": data}
+    return {"node": flow.start(component, instance=call.instance, **options).pk}
 
 
 def _check_component(call: Call, component: Any) -> None:
     if isinstance(component, dict):
-        call.needs("edit_graph")
+        call.needs("edit_graph", *permissions_of(component).values())
         problems = errors_of(flow.check(component, only_public=True, instance=call.instance))
     else:
         problems = check_public(call.instance, component)
     if problems:
+        raise flow.GraphError(problems)
+
+
+def _check_options(call: Call) -> None:
+    """Refuse ports of one node whose channels the user may not use."""
+    call.needs(*permissions_of({"nodes": {"": call.fields}}).values())
+    if problems := list(check_channels("", call.fields)):
         raise flow.GraphError(problems)
 
 
@@ -137,14 +151,15 @@ def state(call: Call) -> Answer:
         )
     call.node.state.set(new)
     call.node.state.unset(*gone)
-    return {"state": masking(call).mask(call.node.state.all())}
+    return {"state": shown_state(call)}
 
 
 def ports(call: Call) -> Answer:
     """Give a node the ports of its component and these."""
     given = without_masks(call.fields)
+    _check_options(call)
     call.node.set_ports(given.get("inputs"), given.get("outputs"))
-    return shown_ports(call.node, masking(call))
+    return shown_ports(call.node, tells=call.sees_messages)
 
 
 def run(call: Call) -> Answer:
@@ -188,12 +203,14 @@ def unlock(call: Call) -> Answer:
 
 def adopt(call: Call) -> Answer:
     """Take a node without parent as a child."""
+    call.needs_family_of(call.node)
     call.node.adopt(call.named("child"), call.fields["name"])
     return _family(call)
 
 
 def disown(call: Call) -> Answer:
     """Let a child go."""
+    call.needs_family_of(call.node)
     call.node.disown(call.fields["name"])
     return _family(call)
 
@@ -215,7 +232,9 @@ def graph(call: Call) -> Answer:
 
 def edit_graph(call: Call) -> Answer:
     """Let a graph be as a new spec says."""
-    apply(call.node, without_masks(call.fields["spec"]), only_public=True)
+    spec = without_masks(call.fields["spec"])
+    call.needs(*permissions_of(spec, call.node.graph).values())
+    apply(call.node, spec, only_public=True)
     return _family(call)
 
 

@@ -132,6 +132,23 @@ def test_a_stage_is_drawn_as_the_jobs_that_it_makes(client: Client, graph: Node)
     assert "is not public" in page
 
 
+@pytest.mark.parametrize("permissions", [["read_port"], ["read_port", "write_port"]])
+def test_channels_need_the_permission_to_use_them(
+    client: Client, graph: Node, permissions: list[str]
+) -> None:
+    log_in(client, "view_node", "edit_graph", *permissions)
+    out = {"outputs": {"out": {"channels": ["/orders"]}}}
+    heard = {"component": "flow.each", "inputs": {"in": {"channels": ["/orders"]}}}
+    spec = {"nodes": {"one": heard, "three": {"component": "flow.each", **out}}}
+
+    page = send(client, graph, spec, "_apply").content.decode()
+
+    said = "nodes.three.outputs.out.channels", "you need the permission hipq_flow.write_port"
+    assert [text in page for text in said] == [len(permissions) == 1] * 2
+    assert "hipq_flow.read_port" not in page
+    assert (graph.graph == spec) == (len(permissions) == 2)
+
+
 def test_only_public_components_come_from_the_admin(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     spec = {"nodes": {**SPEC["nodes"], "secret": {"component": "t.sum"}}}

@@ -10,6 +10,8 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import Channel, LogEntry
 from hipq_django.flow.web.endpoints import ENDPOINTS
 from tests.declaring import Declare
 from tests.flow.web.conftest import PERMISSIONS, Api
@@ -119,11 +121,78 @@ def test_a_run_beside_another_verb_needs_run_node(
     api.post(path, data=1)
 
 
-def test_a_spec_needs_edit_graph(user_with: Callable[..., Api]) -> None:
-    api = user_with("start_node")
+HEARS: dict[str, Any] = {"inputs": {"in": {"channels": ["/orders"]}}}
+SAYS: dict[str, Any] = {"outputs": {"out": {"channels": ["/orders"]}}}
+CONNECT = {"component": "flow.connect"}
+CHILD = {**CONNECT, "parent": "own", "name": "c"}
 
-    assert "edit_graph" in api.refused("nodes", 403, component={"nodes": {}})["error"]
-    assert not flow.Node.objects.exists()
+
+@pytest.mark.parametrize(
+    ("permission", "missing", "path", "body"),
+    [
+        ("start_node", "edit_graph", "nodes", {"component": {"nodes": {}}}),
+        ("start_node", "read_port", "nodes", CONNECT | HEARS),
+        ("start_node", "write_port", "nodes", CONNECT | SAYS),
+        ("start_node", "edit_node", "nodes", CHILD),
+        ("start_node", "edit_graph", "nodes", CHILD | {"parent": "graph"}),
+        ("edit_node", "read_port", "nodes/own/ports", HEARS),
+        ("edit_node", "edit_graph", "nodes/graph/adopt", {"child": "own", "name": "c"}),
+        ("edit_node", "edit_graph", "nodes/graph/disown", {"name": "a"}),
+        ("edit_graph", "write_port", "nodes/graph/graph", {"spec": CONNECT | SAYS}),
+        ("edit_graph", "edit_node", "nodes/graph/graph", {"spec": CONNECT | {"init": 1}}),
+    ],
+)  # fmt: skip
+def test_a_permission_allows_nothing_else(
+    user_with: Callable[..., Api], permission: str, missing: str, path: str, body: dict[str, Any]
+) -> None:
+    own = flow.start("flow.connect", alias="own", run=False)
+    spec = {"nodes": {"a": CONNECT | HEARS}}
+    graph = flow.start(spec, alias="graph", run=False)
+    if "spec" in body:
+        more = body["spec"] | ({"init": own.pk} if "init" in body["spec"] else {})
+        body = {"spec": {"nodes": {**spec["nodes"], "b": more}}}
+
+    said = user_with(permission).refused(path, 403, **body)["error"]
+
+    assert said == f"you need the permission hipq_flow.{missing}."
+    assert (own.parent, list(graph.children), flow.Node.objects.count()) == (None, ["a"], 3)
+    assert not Channel.objects.exclude(port__node=graph.children["a"]).exists()
+    user_with(permission, missing).post(path, **body)
+
+
+def test_a_message_is_told_to_who_may_view_messages(user_with: Callable[..., Api]) -> None:
+    node = flow.start("flow.wait_each", run=False, inputs={"in": {"mode": "memory"}})
+    node.inputs["in"].write("merger")
+    node.inputs["each"].write("merger")
+    node.run()
+    testing.drain()
+    assert node.state.all() == {"received": [["merger", 1]]}
+    flow.Node.objects.update(error="no merger")
+
+    told = user_with("view_node").get(f"nodes/{node.pk}")
+    assert "merger" not in str(told)
+    assert told["state"] == {"received": "•••"}
+    assert str(user_with("view_node", "view_message").get(f"nodes/{node.pk}")).count("merger") == 3
+
+
+# Who said it
+
+
+def test_nothing_looks_as_if_somebody_else_had_said_it(api: Api) -> None:
+    own, says = ["/flow/node/1", "/flow"], []
+    for channel in own:
+        ports = {"out": {"channels": [channel]}}
+        node = flow.start("flow.connect", run=False)
+        says += [
+            api.refused("publish", 422, channel=channel, message=1)["error"],
+            api.refused("nodes", 422, **CONNECT, outputs=ports)["error"],
+            api.refused(f"nodes/{node.pk}/ports", 422, outputs=ports)["error"],
+            api.refused("nodes", 422, component={"nodes": {"a": CONNECT | {"outputs": ports}}}),
+        ]
+    assert all("only flows themselves publish" in str(said) for said in says)
+    assert "unknown" in api.refused("nodes", 422, **CONNECT, by="user:bob")["error"]
+    api.post("log", entry={"error": "failed", "by": "user:bob"})
+    assert LogEntry.objects.get().entry["by"] == "user:ann"
 
 
 # Sessions and other sites
@@ -279,7 +348,7 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     for answer in answers:
         assert "4711" not in str(answer)
         assert "DE00" not in str(answer)
-    assert answers[0]["state"]["customer"]["name"] == "Ann"
+    assert answers[0]["args"][0]["customer"]["name"] == "Ann"
     assert answers[0]["inputs"]["card"] == {"size": 0, "default": "•••"}
 
     whole = user_with("view_node", "view_message").get(f"nodes/{node.pk}")
@@ -377,7 +446,7 @@ def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
 ) -> None:
     node = flow.start("t.recorder", args=[{"card": "4111"}], run=False)
     spec = {"nodes": {"x": {"component": "t.recorder", "init": node.pk}}}
-    api = user_with("start_node", "edit_graph")
+    api = user_with("start_node", "edit_graph", "edit_node")
 
     said = api.refused("nodes", 422, component=spec)["error"]
     assert f"node {node.pk} does not fit: its args differ." in said

@@ -136,7 +136,6 @@ VALUES = {
     "name": one_of("child", "a", ""),
     "alias": one_of("new", "graph", "5"),
     "on_conflict": one_of("return", "raise"),
-    "by": mostly(st.text(max_size=5)),
     "inputs": ports,
     "outputs": ports,
     "data": mostly(st.dictionaries(st.sampled_from(["in", "new", ""]), lists, max_size=2)),

@@ -85,13 +85,13 @@ def test_all_options_of_a_start(api: Api) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     pk = api.post(
         "nodes", component="t.waits", args=[1], parent="parent", name="child", alias="w",
-        at=later.isoformat(), by="batch 7", inputs={"in": {"default": 5}}, outputs={"extra": {}},
+        at=later.isoformat(), inputs={"in": {"default": 5}}, outputs={"extra": {}},
         data={"trigger": [1]}, job={"priority": 3},
     )["node"]  # fmt: skip
     answer = api.get("nodes/w")
 
     assert (answer["args"], answer["parent"], answer["name"]) == ([1], parent.pk, "child")
-    assert (answer["created_by"], answer["aliases"]) == ("batch 7", ["w"])
+    assert (answer["created_by"], answer["aliases"]) == ("user:ann", ["w"])
     assert answer["inputs"]["in"] == {"size": 0, "default": 5}
     assert answer["inputs"]["trigger"] == {"size": 1}
     assert "extra" in answer["outputs"]
