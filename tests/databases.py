@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 from django.core.management import call_command
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from tests.plugin import RUN, TEMPLATE, renamed
+from tests.plugin import ADMINISTRATOR, RUN, TEMPLATE, renamed
 
 ALIASES = ("default", "other")
 
@@ -49,7 +50,7 @@ def _template(connection: BaseDatabaseWrapper) -> str:
     if not is_made.exists():
         _drop(connection, name)
         if is_postgres:
-            on_server(f'CREATE DATABASE "{name}"')
+            make(name)
         _lead_to(connection, name)
         call_command("migrate", database=connection.alias, verbosity=0)
         is_made.touch()
@@ -60,7 +61,7 @@ def _copy(connection: BaseDatabaseWrapper, template: str, name: str) -> None:
     _drop(connection, name)
     _lead_to(connection, name)
     if connection.vendor == "postgresql":
-        on_server(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        make(name, template)
     else:
         shutil.copyfile(template, name)
 
@@ -78,8 +79,20 @@ def _drop(connection: BaseDatabaseWrapper, name: str) -> None:
             Path(f"{name}{part}").unlink(missing_ok=True)
 
 
-def on_server(statement: str) -> None:
-    """Execute a statement about databases, from none of those that tests use."""
-    url = renamed(os.environ["DATABASE_URL"], "postgres")
+def make(name: str, template: str = "template1") -> None:
+    """Make a database for the role of the tests."""
+    owner = urlsplit(os.environ["DATABASE_URL"]).username
+    on_server(f'CREATE DATABASE "{name}" TEMPLATE "{template}" OWNER "{owner}"')
+
+
+def forget_statistics(connection: BaseDatabaseWrapper) -> None:
+    """Let PostgreSQL know nothing of the values in our tables, as before their first ANALYZE."""
+    name = str(connection.settings_dict["NAME"])
+    on_server("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'", name)
+
+
+def on_server(statement: str, database: str = "postgres") -> None:
+    """Execute a statement as an administrator, usually in no database that tests use."""
+    url = renamed(os.environ[ADMINISTRATOR], database)
     with psycopg.connect(url, autocommit=True) as server:
         server.execute(statement)

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import environ
 import pytest
 
-from tests.postgres import temporary_server
+from tests.postgres import as_owner, temporary_server
 
 VENDORS = ("sqlite", "postgres")
 
@@ -29,6 +29,9 @@ COMMIT_SUITE = {"sqlite": "not nightly", "postgres": "conformance and not nightl
 
 RUN = "HIPQ_TEST_RUN"
 """The environment variable with the folder that the processes of a run share."""
+
+ADMINISTRATOR = "HIPQ_TEST_ADMINISTRATOR"
+"""The environment variable with the address for what a database's owner may not do."""
 
 TEMPLATE = "hipq_template"
 """The database that those of the tests are copies of."""
@@ -54,7 +57,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     run.callback(os.environ.pop, RUN)
     if url is None:
         files = _files(early_config.known_args_namespace.file_or_dir)
-        url = os.environ["DATABASE_URL"] = _temporary_database(vendor or _needed_by(files), run)
+        url = _temporary_database(vendor or _needed_by(files), run)
+    os.environ[ADMINISTRATOR] = url
+    if url.startswith("postgres"):
+        url = as_owner(url)
+    os.environ["DATABASE_URL"] = url
     os.environ.setdefault("OTHER_DATABASE_URL", renamed(url, f"other_{database_name(url)}"))
 
 

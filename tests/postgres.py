@@ -14,8 +14,15 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
 
 PORT = 5432  # only a part of the socket's name: the server listens on no network address
+OWNER = "hipq_owner"
+"""The role of all tests on PostgreSQL: it owns their databases, and is no superuser."""
+
 SETTINGS = {
     # What a crash of the machine would lose does not outlive the test run anyway; a crash
     # of the server loses nothing, so tests of crashes mean the same.
@@ -53,7 +60,7 @@ class PostgresServer:
         self._initialize()
 
     def url(self, database: str) -> str:
-        """Return the address of `database`, as `DATABASE_URL` and psycopg take it."""
+        """Return the address of `database` for the superuser, as psycopg takes it."""
         return f"postgres://postgres@:{PORT}/{database}?host={self.directory}"
 
     def start(self) -> None:
@@ -102,6 +109,29 @@ class PostgresServer:
     @property
     def _log(self) -> Path:
         return self.directory / "server.log"
+
+
+def as_owner(url: str) -> str:
+    """Return the address of a superuser's database for `OWNER`, which is made if need be.
+
+    The one right it has beside those of an owner empties tables quickly after a test.
+    """
+    address = urlsplit(url)
+    server_url = address._replace(path="/postgres").geturl()
+    with psycopg.connect(server_url, autocommit=True) as server:
+        if not server.execute("SELECT FROM pg_roles WHERE rolname = %s", [OWNER]).fetchall():
+            role = sql.SQL(f"CREATE ROLE {OWNER} LOGIN CREATEDB PASSWORD {{}}")
+            server.execute(role.format(address.password))
+        server.execute(f"GRANT SET ON PARAMETER session_replication_role TO {OWNER}")
+    return for_role(url, OWNER)
+
+
+def for_role(url: str, role: str) -> str:
+    """Return the address of the same database for another role, with the same password."""
+    address = urlsplit(url)
+    password = f":{address.password}" if address.password else ""
+    host = address.netloc.rpartition("@")[2]
+    return address._replace(netloc=f"{role}{password}@{host}").geturl()
 
 
 def client_program(name: str) -> Path:

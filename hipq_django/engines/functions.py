@@ -28,15 +28,16 @@ JOINS_SETS = "SET enable_nestloop = off"
 
 
 _MAY_LOCK = "has_table_privilege('{}'::regclass, 'UPDATE')"
-PARENTS_LOCKED = "SET hipq.parents = 'locked'"
-"""Tells the trigger `hipq_job_parents` what it need not do, as long as the function lasts."""
 
+# The setting tells the trigger `hipq_job_parents` what it need not do. It is none of the
+# function's own: only a superuser may store a setting that no extension has declared. A condition
+# is evaluated without a statement, as PERFORM would be.
 _LOCKING = f"""\
-IF {_MAY_LOCK.format("hipq_queue")} AND {_MAY_LOCK.format("hipq_jobtype")} THEN
+IF set_config('hipq.parents', CASE WHEN {_MAY_LOCK.format("hipq_queue")}
+    AND {_MAY_LOCK.format("hipq_jobtype")} THEN 'locked' ELSE '' END, true) <> '' THEN
 {{}} INTO given;
-RETURN;
-END IF;
-PERFORM set_config('hipq.parents', '', true);"""
+IF set_config('hipq.parents', '', true) = '' THEN RETURN; END IF;
+END IF;"""
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,6 @@ class ServerFunction:
             yield "SET enable_seqscan = off"
         if self.patience and not self.ends_silence:  # whose limit has to last until the commit
             yield f"SET lock_timeout = '{self.patience}ms'"
-        if self.locking_text:
-            yield PARENTS_LOCKED
 
     @property
     def _limits(self) -> list[str]:

@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
 
     operations = [
         # Backwards it comes last, when no column has these types any more.
-        migrations.RunPython(migrations.RunPython.noop, script("0001_drop_domains")),
+        migrations.RunPython(script("0001_leftovers"), script("0001_leftovers")),
         migrations.CreateModel(
             name="Queue",
             fields=[
@@ -1449,5 +1449,5 @@ class Migration(migrations.Migration):
         ),
         migrations.RunPython(without_foreign_keys("hipq_job"), migrations.RunPython.noop),
         migrations.RunPython(script("0001_guard"), script("0001_unguard")),
-        migrations.RunPython(script("0001_functions"), script("0001_drop_functions")),
+        migrations.RunPython(script("0001_functions"), migrations.RunPython.noop),
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import on_server
+from tests.databases import make, on_server
 from tests.docs.project import FreshProject
 from tests.plugin import renamed
 
@@ -34,6 +34,6 @@ def new_database(name: str = DATABASE, template: str = "template1") -> Iterator[
         return
     drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
     on_server(drop)
-    on_server(f"CREATE DATABASE {name} TEMPLATE {template}")
+    make(name, template)
     yield renamed(url, name)
     on_server(drop)

@@ -15,7 +15,8 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.models import Answer, Job, Worker
 from tests.kafka import KafkaCluster
-from tests.postgres import PostgresServer
+from tests.plugin import renamed
+from tests.postgres import PostgresServer, as_owner
 from tests.processes.conftest import Workers, eventually
 from tests.processes.test_restore import dump, restore
 
@@ -30,9 +31,9 @@ def restarted(
     postgres_server: PostgresServer, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PostgresServer]:
     """A server of the test's own, which the workers use, and this process too."""
-    with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as session:
+    url = as_owner(postgres_server.url("restarted"))
+    with psycopg.connect(renamed(url, "postgres"), autocommit=True) as session:
         session.execute("CREATE DATABASE restarted")
-    url = postgres_server.url("restarted")
     restore(url, dump(workers.environment["DATABASE_URL"]))
     workers.environment |= {"DATABASE_URL": url, "OTHER_DATABASE_URL": url}
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A backup by pg_dump has all that is needed, however it is put back, and for whom."""
+"""A backup by pg_dump has all that is needed, however it is put back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Link, Queue
-from tests.declaring import Declare
-from tests.factories import insert_copy
-from tests.hand_worker import HandWorker
 from tests.plugin import renamed
 from tests.postgres import client_program
 from tests.processes.conftest import Workers, nightly
@@ -116,90 +112,3 @@ def test_the_parents_of_jobs_are_found_whatever_the_search_path() -> None:
         cursor.execute("SET LOCAL search_path = pg_catalog")
         with pytest.raises(Exception, match="is still needed by jobs"), transaction.atomic():
             cursor.execute("DELETE FROM public.hipq_queue")
-
-
-@pytest.fixture
-def clerk() -> Iterator[str]:
-    """A role that may enqueue, and nothing more. Roles belong to the whole server."""
-    clerk = f"clerk_of_{connection.settings_dict['NAME']}"
-    with connection.cursor() as cursor:
-        cursor.execute(f"CREATE ROLE {clerk}")
-        cursor.execute(f"GRANT SELECT ON hipq_queue, hipq_jobtype, hipq_job TO {clerk}")
-        cursor.execute(f"GRANT INSERT ON hipq_job TO {clerk}")
-        cursor.execute(f"GRANT USAGE ON SEQUENCE hipq_job_id_seq TO {clerk}")
-    yield clerk
-    with connection.cursor() as cursor:
-        cursor.execute("RESET ROLE")
-        cursor.execute(f"DROP OWNED BY {clerk}")
-        cursor.execute(f"DROP ROLE {clerk}")
-
-
-def test_a_role_that_may_only_insert_jobs_enqueues(clerk: str) -> None:
-    hipq.enqueue("echo")
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {clerk}")
-
-    one = hipq.enqueue("echo", job_key="k")
-    many = hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
-    with pytest.raises(hipq.DuplicateJobKeyError):
-        hipq.enqueue("echo", job_key="k")
-
-    assert Job.objects.filter(pk__in=[job.pk for job in (one, *many)]).count() == 4
-
-
-def test_it_enqueues_what_its_code_declares_anew_without_an_error(
-    clerk: str,
-    declare: Declare,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """What workers of another release have to know is written by the workers of this one."""
-    declare.task("shop.deployed")(lambda invoce_id: None).enqueue(invoce_id=7)
-    declare.forget_all()
-    task = declare.task("shop.deployed")(lambda invoice_id: None)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {clerk}")
-
-    task.enqueue(invoice_id=7)
-    with CaptureQueriesContext(connection) as queries:
-        task.enqueue(invoice_id=7)
-
-    assert caplog.messages == []
-    assert not [q["sql"] for q in queries if q["sql"].startswith("UPDATE")]
-
-
-@pytest.fixture
-def linking(clerk: str) -> str:
-    """A role that may also enqueue with `after`, `chain` and `batch`."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"GRANT SELECT, INSERT ON hipq_link, hipq_batch TO {clerk}")
-    return clerk
-
-
-def test_a_role_that_may_insert_links_and_batches_lets_jobs_follow(
-    linking: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = hipq.enqueue("echo")
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {linking}")
-
-    hipq.enqueue("echo", after=[first])
-    hipq.chain(*[hipq.NewJob("echo") for _ in range(3)])
-    with hipq.batch("all", then=hipq.NewJob("echo")) as batch:
-        batch.enqueue(hipq.NewJob("echo"))
-        batch.enqueue_many([hipq.NewJob("echo")])
-    with connection.cursor() as cursor:
-        cursor.execute("RESET ROLE")
-    failed_after_commit = list(caplog.messages)
-    HandWorker().run_until_idle()
-
-    assert failed_after_commit == []
-    assert Job.objects.filter(outcome="succeeded").count() == 8
-    assert Job.objects.filter(batch=batch).count() == 2
-
-
-def test_what_a_role_cannot_read_is_still_checked(clerk: str) -> None:
-    job = hipq.enqueue("echo")
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {clerk}")
-        with pytest.raises(Exception, match="a job has no queue or no type"), transaction.atomic():
-            insert_copy(job, job_type_id=999_999)

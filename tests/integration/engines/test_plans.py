@@ -33,6 +33,7 @@ from hipq_django.monitoring import answering, counts
 from hipq_django.monitoring.endings import Trends
 from hipq_django.monitoring.overview import take
 from tests.admin_pages import html, list_url
+from tests.databases import forget_statistics
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, WorkerFactory
 from tests.hand_worker import HandWorker
@@ -176,7 +177,7 @@ def truncate() -> None:
 def _forget_everything() -> None:
     if connection.vendor == "postgresql":
         truncate()
-        execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'")
+        forget_statistics(connection)
         execute("ALTER TABLE hipq_job RESET (autovacuum_enabled)")
         execute("ALTER TABLE hipq_answer RESET (autovacuum_enabled)")
     else:

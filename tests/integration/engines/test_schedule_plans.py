@@ -22,6 +22,7 @@ from hipq_django.database.transactions import READS_NO_TABLE
 from hipq_django.models import Job, JobType, Queue, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.firing import Firing
+from tests.databases import forget_statistics
 from tests.plans import assert_good, watched_plans
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
@@ -115,7 +116,7 @@ def _set_autovacuum(*, on: bool) -> None:
 def _forget_everything() -> None:
     if connection.vendor == "postgresql":
         execute(f"TRUNCATE {', '.join(TABLES)} CASCADE")
-        execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'")
+        forget_statistics(connection)
         for table in TABLES:
             execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
     elif "sqlite_stat1" in connection.introspection.table_names():

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
@@ -551,12 +551,15 @@ def test_a_disabled_guard() -> None:
 
 
 @postgres
+@pytest.mark.django_db(transaction=True)
 def test_an_index_whose_creation_failed() -> None:
-    execute(
-        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'hipq_job_waiting'::regclass"
-    )
+    hipq.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("echo")])
+    with pytest.raises(IntegrityError):
+        execute("CREATE UNIQUE INDEX CONCURRENTLY hipq_job_half ON hipq_job (job_key)")
+    Job.objects.all().delete()
 
     assert found() == {"invalid_indexes": "database default"}
+    execute("DROP INDEX hipq_job_half")
 
 
 @postgres
