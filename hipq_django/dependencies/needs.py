@@ -11,7 +11,6 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 
 from hipq_django.database.lookups import in_parts
 from hipq_django.domain.dependencies import (
-    MAX_AFTER,
     PART,
     Need,
     Verdict,
@@ -161,7 +160,8 @@ def inputs(job: Job) -> Iterator[tuple[Job, Any]]:
     deleted keeps its place: of its copy only the id is known.
     """
     rows = Job.objects.using(job.using).select_related("queue", "job_type")
-    links = job.needs.exclude(on=PART).order_by("pk").iterator(chunk_size=MAX_AFTER)
+    # At most MAX_AFTER. Behind a pooler the cursor of `iterator()` would be in another session.
+    links = iter(job.needs.exclude(on=PART).order_by("pk"))
     while page := list(islice(links, AFTER_PAGE)):
         single = rows.in_bulk([link.needs_job_id for link in page if link.needs_job_id])
         for link in page:

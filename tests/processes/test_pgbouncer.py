@@ -14,6 +14,7 @@ from environ import Env
 import hipq_django as hipq
 from hipq_django.models import Job
 from tests.pgbouncer import transaction_pooler
+from tests.processapp.jobs import joined
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres]
@@ -63,6 +64,8 @@ def test_jobs_run_and_answers_arrive_with_one_warning(pooled: Workers) -> None:
     with transaction.atomic():
         for number in range(10):
             hipq.enqueue("quick", {"number": number}, job_key=f"key-{number}")
+    for number in range(20):
+        hipq.chain(hipq.NewJob("quick", {"number": number}), joined.new())
     asked = hipq.enqueue("asking", {"notes": notes}, job_key="k")
     eventually(lambda: Job.objects.get(pk=asked.pk).is_awaiting_answer, "the request was sent")
     hipq.complete("asking", "k", "yes")
@@ -71,5 +74,6 @@ def test_jobs_run_and_answers_arrive_with_one_warning(pooled: Workers) -> None:
 
     assert worker.wait(timeout=60) == 0
     assert {job.outcome for job in Job.objects.all()} == {Job.Outcome.SUCCEEDED}
+    assert sum(Job.objects.filter(job_type__name="joined").values_list("result", flat=True)) == 190
     [line] = [line for line in pooled.log.read_text().splitlines() if " INFO " not in line]
     assert "event=notify_does_not_arrive" in line
