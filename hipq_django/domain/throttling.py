@@ -6,6 +6,7 @@ Source: hipq README, "Throttling". A throttler is any callable
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -447,6 +448,20 @@ def _still_counts(state: Mapping[str, Any], name: str, now: datetime) -> bool:
 def may_query(throttlers: Sequence[Throttler]) -> bool:
     """Return whether code of the project decides, which may query the database."""
     return any(type(throttler) not in (ShareLimit, KeyLimit, RateLimit) for throttler in throttlers)
+
+
+def keys_read(throttlers: Sequence[Throttler]) -> list[str] | None:
+    """Return the keys of the data of running jobs that throttlers read; None if it may be any.
+
+    Only plain ones: with others the databases have rules of their own.
+    """
+    if may_query(throttlers):
+        return None
+    keys = {limit.key for limit in throttlers if isinstance(limit, ShareLimit | KeyLimit)}
+    return sorted(keys) if all(map(_PLAIN_KEY.fullmatch, keys)) else None
+
+
+_PLAIN_KEY = re.compile(r"[\w -]+", re.ASCII)
 
 
 def _is_positive(*numbers: object) -> bool:

@@ -28,7 +28,7 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import SUSPECT
-from hipq_django.domain.throttling import RunningJob
+from hipq_django.domain.throttling import RunningJob, Throttler
 from hipq_django.engines.rows import is_same
 from hipq_django.engines.values import (
     CLAIMED,
@@ -139,8 +139,8 @@ class Engine:
         load, critical = jobs.load(), jobs.due(now).filter(throttle_factor=0)
         return DuePage(self.due(queue, now, limit, which), load, critical.exists())
 
-    def running(self, queue: Queue) -> list[RunningJob]:
-        """Return what throttlers see of the queue's running jobs."""
+    def running(self, queue: Queue, throttlers: Sequence[Throttler]) -> list[RunningJob]:
+        """Return what these throttlers see of the queue's running jobs."""
         rows = queue.jobs.using(self.using).running()
         fields = ("job_type__name", "job_key", "job_data", "throttle_factor")
         return [RunningJob(*row) for row in rows.values_list(*fields)]

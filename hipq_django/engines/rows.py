@@ -201,9 +201,16 @@ def is_same(job: Job, other: Job) -> bool:
     return all(mine[name] == others[name] for name in COLUMNS if name != "job_data")
 
 
-def read_running_jobs(rows: Sequence[tuple[Any, ...]]) -> list[RunningJob]:
-    """Return what throttlers see from rows of a type's name, a key, data and a factor."""
+def read_running_jobs(
+    rows: Sequence[tuple[Any, ...]], keys: Sequence[str] | None
+) -> list[RunningJob]:
+    """Return what throttlers see from rows of a type's name, a key, data and a factor.
+
+    With `keys` the data is that of `Dialect.values_of`.
+    """
     datas = _decode(f"[{','.join([row[2] for row in rows])}]")
+    if keys:
+        datas = [dict(zip(keys, values, strict=False)) for values in datas]
     return [
         RunningJob(name, key, data, factor_of(factor))
         for data, (name, key, _, factor) in zip(datas, rows, strict=True)

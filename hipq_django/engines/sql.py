@@ -18,7 +18,7 @@ from django.db import connections
 
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.serialization import encode_json
-from hipq_django.domain.throttling import RunningJob
+from hipq_django.domain.throttling import RunningJob, Throttler, keys_read
 from hipq_django.engines import statements
 from hipq_django.engines.base import Engine
 from hipq_django.engines.dialects import Dialect
@@ -117,13 +117,20 @@ class SqlEngine(Engine, ABC):
         jobs = self._read_jobs([row[:-2] for row in rows], [queue])
         return DuePage(jobs, factor_of(load or 0), bool(has_critical))
 
-    def running(self, queue: Queue) -> list[RunningJob]:
-        """Plan: the index of running jobs, and for each the primary key of job types."""
-        sql = """
-            SELECT t.name, j.job_key, j.job_data, j.throttle_factor
+    def running(self, queue: Queue, throttlers: Sequence[Throttler]) -> list[RunningJob]:
+        """Plan: the index of running jobs, and for each the primary key of job types.
+
+        Shipped throttlers read a key or two of documents that may be large.
+        """
+        keys = keys_read(throttlers)
+        if keys == []:
+            return []
+        data = self.dialect.values_of(keys) if keys else "job_data"
+        sql = f"""
+            SELECT t.name, j.job_key, {data}, j.throttle_factor
             FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
             WHERE j.queue_id = %s AND j.state IN ('running')"""
-        return read_running_jobs(self._fetch(sql, [queue.id]))
+        return read_running_jobs(self._fetch(sql, [queue.id]), keys)
 
     def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
         place = self._due_params(queue, now)

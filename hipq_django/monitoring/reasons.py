@@ -256,7 +256,7 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         throttlers = get_throttlers(queue.instance, queue.name)
         if not throttlers:
             return
-        running = engine_for(job.using).running(queue)
+        running = engine_for(job.using).running(queue, throttlers)
         candidates = [throttling.candidate_of(job)]
         with transaction.atomic(using=job.using):
             verdict = throttling.ask(throttlers, queue, now, running, candidates)[job.pk]

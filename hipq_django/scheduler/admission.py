@@ -219,7 +219,7 @@ class Admission:
         """Choose the locked jobs that may start, in strict order."""
         began = time.monotonic()
         if self.throttlers:
-            self.running = self.context.engine.running(self.queue)
+            self.running = self.context.engine.running(self.queue, self.throttlers)
         self._look_through_pages(self._page_size())
         if self.is_full and self.has_critical and len(self.admitted) < self.places:
             self._choose_critical()

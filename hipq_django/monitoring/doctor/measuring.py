@@ -138,7 +138,7 @@ def _are_held_back(queue: Queue, jobs: Sequence[Job], now: datetime) -> bool:
     try:
         throttlers = get_throttlers(queue.instance, queue.name)
         with transaction.atomic(using=queue.using):
-            running = engine_for(queue.using).running(queue)
+            running = engine_for(queue.using).running(queue, throttlers)
             verdicts = ask(throttlers, queue, now, running, [candidate_of(job) for job in jobs])
     except (ThrottlerError, ConfigurationError, DatabaseError):
         return False

@@ -142,24 +142,45 @@ def test_a_full_queue_has_nothing_due_but_critical_jobs(engine: Engine, worker: 
     assert engine.first_page(queue, timezone.now(), 1).load == 2
 
 
-def test_throttlers_see_the_running_jobs_of_one_queue(engine: Engine, worker: Worker) -> None:
-    queue = Queue.objects.create(name="q")
+def own_throttler(*given: Any) -> list[Any]:
+    """See all data of the jobs: it is code of the project."""
+    return []
+
+
+@pytest.mark.parametrize(
+    ("throttlers", "keys"),
+    [
+        ([hipq.KeyLimit("of", 1), own_throttler], {"of", "on", "large"}),
+        ([hipq.KeyLimit('a "key"', 1)], {"of", "on", "large"}),
+        ([hipq.KeyLimit("of", 1), hipq.ShareLimit("on", {}), hipq.RateLimit(1, 1)], {"of", "on"}),
+        ([hipq.KeyLimit("on", 1)], {"on"}),
+    ],
+)
+def test_throttlers_see_the_running_jobs_of_one_queue(
+    engine: Engine, worker: Worker, throttlers: list[Any], keys: set[str]
+) -> None:
+    """Of their data shipped throttlers read only what they look at."""
+    queue, data = Queue.objects.create(name="q"), {"of": ["ä", 1], "on": True, "large": "x" * 99}
     jobs = [
-        hipq.enqueue("anything", {"of": ["ä", 1]}, job_key="k", queue="q", throttle_factor=2.5),
-        hipq.enqueue("another", queue="q", throttle_factor=0),
+        hipq.enqueue("anything", data, job_key="k", queue="q", throttle_factor=2.5),
+        hipq.enqueue("another", [1], queue="q", throttle_factor=0),
         hipq.enqueue("anything", queue="elsewhere"),
     ]
     claim(engine, jobs, worker)
     hipq.enqueue("anything", queue="q")
+    seen = data if type(engine) is Engine else {key: data[key] for key in keys}
+    nothing = [1] if len(seen) == len(data) else dict.fromkeys(keys)
 
-    assert sorted(engine.running(queue), key=lambda load: load.job_type) == [
-        RunningJob("another", "NONE", {}, Decimal(0)),
-        RunningJob("anything", "k", {"of": ["ä", 1]}, Decimal("2.5")),
+    running = engine.running(queue, throttlers)
+
+    assert sorted(running, key=lambda load: load.job_type) == [
+        RunningJob("another", "NONE", nothing, Decimal(0)),
+        RunningJob("anything", "k", seen, Decimal("2.5")),
     ]
 
 
 def test_of_an_idle_queue_throttlers_see_nothing(engine: Engine) -> None:
-    assert engine.running(Queue.objects.create(name="q")) == []
+    assert engine.running(Queue.objects.create(name="q"), [own_throttler]) == []
 
 
 @pytest.mark.parametrize(
