@@ -31,6 +31,7 @@ HINTS = {
     "paused": _("Resume the queue."),
     "limit": _("Raise the queue's limit, or wait."),
     "behind": _("A better priority moves it forward."),
+    "threads_held": _("Restart the worker; see what the handlers of these jobs wait for."),
     "busy": _("Start another worker, or one with more threads; see what the handlers wait for."),
     "scheduled": _("“Run now” makes it due."),
     "window": _("“Run now” drops the windows."),
@@ -100,7 +101,7 @@ def _summary(job: Job, now: datetime) -> str:
         return _("Worker %(worker)s is executing it.") % {"worker": job.worker}
     if job.state == State.RUNNING:
         return gettext("Its answer has come; the next free worker processes it.")
-    return gettext("Its retry handler decides next.")
+    return gettext("A worker decides next what follows.")
 
 
 def _error_line(job: Job) -> str:

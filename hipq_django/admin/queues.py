@@ -23,7 +23,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, Queue, Worker
-from hipq_django.monitoring.counts import format_count, is_served, live_workers, with_figures
+from hipq_django.monitoring.counts import format_count, live_workers, with_figures
 from hipq_django.monitoring.endings import Trends
 from hipq_django.monitoring.overview import QueueCounts, queue_counts
 
@@ -121,8 +121,7 @@ class QueueAdmin(HipqAdmin):
 
     def count(self, queue: Any, trends: Trends, workers: Sequence[Worker]) -> None:
         """Give a queue the counts that the rules about it judge."""
-        served = is_served(queue, workers)
-        queue.counts = queue_counts(queue, self.now, trends, served=served)
+        queue.counts = queue_counts(queue, self.now, trends, workers)
         queue.trend = queue.counts.trend
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -147,7 +146,7 @@ class QueueAdmin(HipqAdmin):
             yield badge(gettext("changing order"), "retry")
         counts: QueueCounts = queue.counts
         if not counts.served:
-            yield badge(gettext("no worker"), "error")
+            yield badge(gettext("threads held") if counts.held else gettext("no worker"), "error")
         if counts.is_full:
             yield badge(gettext("limit reached"), "retry")
         yield from self.trend_badges(counts.trend, is_stuck=counts.is_stuck)

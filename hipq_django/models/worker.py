@@ -40,6 +40,9 @@ class Worker(Row):
 
     LIVE = (State.RUNNING, State.STOPPING)
 
+    HELD = "threads"
+    """The name of the trouble that jobs whose attempts are over hold threads."""
+
     instance = models.CharField(_("instance"), max_length=100, default="default")
     name = models.CharField(_("name"), max_length=200)
     queues = JsonField(
@@ -123,6 +126,17 @@ class Worker(Row):
         return [
             Trouble(name, age.total_seconds(), found[name]["reason"]) for name, age in ages.items()
         ]
+
+    @property
+    def held_by(self) -> list[int]:
+        """The jobs whose attempts are over, and whose handlers have not returned."""
+        jobs: list[int] = self.troubles.get(self.HELD, {}).get("jobs", [])
+        return jobs
+
+    @property
+    def is_held(self) -> bool:
+        """Whether these hold all its threads, so that nothing else can run."""
+        return len(self.held_by) >= self.threads
 
     def is_for(self, name: str) -> bool:
         """Whether it was started for the queue of this name, which may not be there yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from hipq_django.database import clock
 from hipq_django.domain.dependencies import PART
 from hipq_django.domain.ordering import MAX_RANK
-from hipq_django.models import Job, Link, Queue, Worker
+from hipq_django.models import Job, Link, Worker
 
 COUNT_LIMIT = 10_000
 """Counting stops here; a count of one more means that there are more."""
@@ -119,8 +119,3 @@ def live_workers(using: str) -> list[Worker]:
     now = clock.now(using)
     workers = Worker.objects.using(using).filter(state=Worker.State.RUNNING)
     return [worker for worker in workers if not worker.is_silent(now)]
-
-
-def is_served(queue: Queue, workers: Sequence[Worker]) -> bool:
-    """Return whether one of the workers runs the jobs of a queue."""
-    return any(worker.serves(queue) for worker in workers)

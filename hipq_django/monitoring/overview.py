@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,7 +16,7 @@ from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.models.worker import Trouble
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.answering import LONG_SECONDS
-from hipq_django.monitoring.counts import capped_count, is_served, with_figures
+from hipq_django.monitoring.counts import capped_count, with_figures
 from hipq_django.monitoring.endings import LATELY, NO_TREND, USUALLY, Trend, Trends
 
 KNOWN_SECONDS = (LATELY + USUALLY).total_seconds()
@@ -30,7 +30,7 @@ class QueueCounts:
     Nothing is counted beyond 10,000; 10,001 means more, and `capped` in JSON. `load` is the sum of
     the factors that run, without a limit of the first 10,001 jobs; `oldest_due_seconds` how long
     the longest waiting due job has been due, 0 where none is; `served` whether a worker whose heart
-    beats runs its jobs.
+    beats, and that has a thread which is not held, runs its jobs.
     """
 
     name: str
@@ -47,6 +47,8 @@ class QueueCounts:
     oldest_due_seconds: float
     problem: str
     trend: Trend = NO_TREND
+    held: bool = False
+    """Whether jobs whose attempts are over hold all threads that serve it, so that it is not."""
     next_factor: float = 0.0
     """What the first due job needs of the limit, 0 where none is due but critical ones."""
     quiet_seconds: float | None = None
@@ -178,9 +180,7 @@ def take(config: InstanceSettings) -> Overview:
     )
     return Overview(
         instance=config.name,
-        queues=[
-            queue_counts(queue, now, trends, served=is_served(queue, claiming)) for queue in queues
-        ],
+        queues=[queue_counts(queue, now, trends, claiming) for queue in queues],
         workers=[_state_of(worker, now) for worker in processes if not worker.is_consumer],
         consumers=[_state_of(worker, now) for worker in processes if worker.is_consumer],
         unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
@@ -200,15 +200,19 @@ def also_count(name: str, counter: Counter) -> None:
     _counters[name] = counter
 
 
-def queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> QueueCounts:
-    """Return the counts of a queue that `with_figures` has found."""
+def queue_counts(
+    queue: Any, now: datetime, trends: Trends, workers: Sequence[Worker]
+) -> QueueCounts:
+    """Return the counts of a queue that `with_figures` has found; `workers` are live and claim."""
+    held = [worker.is_held for worker in workers if worker.serves(queue)]
     oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,
         throttle_limit=float(queue.throttle_limit) if queue.is_limited else 0.0,
         order=queue.order,
         paused=queue.paused,
-        served=served,
+        served=not all(held),
+        held=bool(held) and all(held),
         due=queue.due_count,
         scheduled=queue.scheduled_count,
         running=queue.running_count,

@@ -70,7 +70,7 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
         yield from _running(job, now)
     elif job.state == State.ERROR:
         yield from _unserved(job, _serving(job), now)
-        text = _("It failed (%(error)s) and its retry handler has not decided yet.")
+        text = _("It failed (%(error)s), and no worker has decided yet what follows.")
         yield Reason("error", text % {"error": job.masked(job.error)})
     else:
         yield from list(_waiting(job, now)) or _late(job, now)
@@ -204,6 +204,27 @@ def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Re
     elif all(worker.is_silent(now) for worker in serving):
         text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
         yield Reason("silent_workers", text % {"queue": job.queue})
+    else:
+        yield from _held_threads(job, [one for one in serving if not one.is_silent(now)])
+
+
+def _held_threads(job: Job, alive: Sequence[Worker]) -> Iterator[Reason]:
+    """Say it where no thread is free: the others may be executing other jobs."""
+    held = {pk: worker for worker in alive for pk in worker.held_by}
+    if held and all(worker.executing >= worker.threads for worker in alive):
+        text = _(
+            "Since %(time)s jobs whose attempts are over have held threads that serve queue "
+            "%(queue)s, now %(held)s of %(count)s: %(jobs)s."
+        )
+        since = min(worker.troubles[Worker.HELD]["since"] for worker in held.values())
+        values = {
+            "held": len(held),
+            "count": sum(worker.threads for worker in alive),
+            "queue": job.queue,
+            "time": _at(datetime.fromisoformat(since)),
+            "jobs": ", ".join(map(str, sorted(held))),
+        }
+        yield Reason("threads_held", text % values)
 
 
 def _undeclared(job: Job) -> str:
@@ -330,7 +351,8 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
 
 def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
     alive = [worker for worker in serving if not worker.is_silent(now)]
-    if alive and all(worker.executing >= worker.threads for worker in alive):
+    is_busy = alive and all(worker.executing >= worker.threads for worker in alive)
+    if is_busy and not all(worker.is_held for worker in alive):
         count = sum(worker.threads for worker in alive)
         text = ngettext(
             "The only thread that serves queue %(queue)s is executing another job.",

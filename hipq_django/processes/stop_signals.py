@@ -163,10 +163,10 @@ def _log_apart(log: Callable[..., None], event: str, sentence: str) -> None:
     speaking.join(1.0)
 
 
-def leave() -> None:
+def leave(code: int = 0) -> None:
     """End the process at once: abandoned handlers must not hold it back."""
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
 def leave_fork(error: BaseException | None) -> None:

@@ -67,8 +67,9 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
     on_stop_signals(process.stop)
     take_held_back()
     process.run()
-    tell(ENDED)
-    leave()
+    if not process.exit_code:
+        tell(ENDED)
+    leave(process.exit_code)
 
 
 class _Orders:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hipq_django.database import clock
 from hipq_django.database.refused_rows import RefusedRowsError
 from hipq_django.domain.serialization import error_of, storable_text
@@ -18,18 +20,18 @@ class Troubles:
     def __init__(self, instance: str, using: str) -> None:
         self._instance = instance
         self._using = using
-        self._found: dict[str, dict[str, str]] = {}
+        self._found: dict[str, dict[str, Any]] = {}
 
     @property
-    def shown(self) -> dict[str, dict[str, str]]:
+    def shown(self) -> dict[str, dict[str, Any]]:
         """What the row says."""
         return dict(self._found)
 
-    def note(self, name: str, reason: str) -> None:
+    def note(self, name: str, reason: str, **more: Any) -> None:
         """Note that something is in trouble; it has been so since the first of these notes."""
         known = self._found.get(name)
         since = known["since"] if known else clock.now(self._using).isoformat()
-        self._found[name] = {"since": since, "reason": storable_text(reason)}
+        self._found[name] = {"since": since, "reason": storable_text(reason), **more}
 
     def end(self, name: str) -> None:
         """Note that it is well again, if it was not."""

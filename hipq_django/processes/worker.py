@@ -26,6 +26,7 @@ from hipq_django.models import Worker
 from hipq_django.processes.connections import DeadConnections, renew_broken
 from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
+from hipq_django.processes.held_threads import EXIT_CODE, HeldThreads
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.outage import Standstill
 from hipq_django.processes.own_threads import Listener, ResultWriter
@@ -37,7 +38,7 @@ from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.schedules.firing import Firing
-from hipq_django.transitions.ownership import owns_any
+from hipq_django.transitions.ownership import given_up
 from hipq_django.transitions.values import Claim, Released
 
 # Each names the workloads of the benchmarks that show its effect: measure these to change it.
@@ -71,6 +72,8 @@ class WorkerProcess(RegisteredProcess):
     """
 
     kind = "worker"
+    exit_code = 0
+    _drains_in_vain = False
 
     def __init__(
         self,
@@ -92,7 +95,6 @@ class WorkerProcess(RegisteredProcess):
         self._recycling = Recycling(options)
         self._standstill = Standstill()
         self._claimed = 0
-        self._drains_in_vain = False
         self.declaring = Declaring(self.config)
         self._woken_at = 0.0
         self._began_pass = steady()
@@ -102,6 +104,7 @@ class WorkerProcess(RegisteredProcess):
         self.pool = ThreadPool(
             options.threads, self.batch, wake=self._wake, flush=self._flush, confirm=self._confirm
         )
+        self._held = HeldThreads(self.name, self.using, self.pool, self.troubles)
 
     def _run(self) -> None:
         self.declaring.start()
@@ -189,6 +192,9 @@ class WorkerProcess(RegisteredProcess):
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
                 return
+            if self._held.is_to_end():
+                self.exit_code, self._drains_in_vain = EXIT_CODE, True
+                return
 
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
@@ -250,6 +256,8 @@ class WorkerProcess(RegisteredProcess):
         release = scheduler.release_unconfirmed
         return [
             self._duty_of_overdue_jobs(often),
+            Duty("look_at_threads", often, self._held.look),
+            Duty("decide_without_thread", often, scheduler.decide_without_thread),
             Duty("match_early", often, early.match, refused=early.refused),
             Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
@@ -393,7 +401,7 @@ class WorkerProcess(RegisteredProcess):
     def _look_at_handlers(self) -> int:
         """Note whether the drain only waits for handlers whose attempts have been given up."""
         claims = self.pool.executing()
-        if claims and len(self.batch) == len(claims) and not owns_any(claims, self.using):
+        if claims and len(self.batch) == len(claims) == len(given_up(claims, self.using)):
             self._drains_in_vain = True
             sentence = "their attempts have ended without them; it does not wait any longer"
             jobs = [claim.id for claim in claims]

@@ -48,6 +48,7 @@ from hipq_django.scheduler.context import (
 )
 from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
 from hipq_django.scheduler.due_times import show_due_times
+from hipq_django.scheduler.executor import execute
 from hipq_django.scheduler.persisting import persist_leased
 from hipq_django.scheduler.polling import (
     HeldBackScans,
@@ -56,6 +57,7 @@ from hipq_django.scheduler.polling import (
     has_startable,
     with_jobs,
 )
+from hipq_django.transitions.decisions import decides_alone
 from hipq_django.transitions.values import (
     RESERVATION_SECONDS,
     Claim,
@@ -494,10 +496,34 @@ class BatchScheduler(SchedulerContext):
 
             return self.claim(queue, jobs, slots, assign)
 
-    def _claim_errors(self, queue: Queue) -> list[Claim]:
-        now, slots = clock.now(self.using), self.runner.free_slots()
+    def decide_without_thread(self) -> int:
+        """Decide about errors if no thread is free and no code of the project is to be asked.
+
+        A job whose handler does not return may hold the only thread, and is to be tried elsewhere.
+        """
+        if self.runner.free_slots():
+            return 0
+        self.types.read()
+        types = [pk for pk, row in self.types.by_id.items() if decides_alone(row)]
+        errors = Job.objects.using(self.using).filter(queue__in=list(self.rotation.queues))
+        errors = errors.in_error().filter(worker=None, job_type__in=types)
+        found = set(errors.values_list("queue", flat=True)[:PAGE_SIZE])
+        claims: list[Claim] = []
+        for queue in [row for pk, row in self.rotation.queues.items() if pk in found]:
+            with self._failing_alone(queue):
+                claims += self._claim_errors(queue, types)
+        self.batch.add(claims)
+        for claim in claims:
+            self.batch.deliver(execute(claim))
+        return len(claims)
+
+    def _claim_errors(self, queue: Queue, types: Sequence[int] | None = None) -> list[Claim]:
+        """Claim the decisions about errors; of these types, without asking for free threads."""
+        now, slots = clock.now(self.using), PAGE_SIZE if types else self.runner.free_slots()
         with worker_transaction(self.using):
             errors = queue.jobs.using(self.using).in_error().filter(worker=None)
+            if types:
+                errors = errors.filter(job_type__in=types)
             if self.has_suspect or not slots:
                 errors = errors.exclude(_HAS_LOST_WORKERS)  # or they would hide those behind them
             places = slots + self.runner.prefetch_slots()

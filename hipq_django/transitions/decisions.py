@@ -22,6 +22,7 @@ from hipq_django.engines.values import Concluded
 from hipq_django.exceptions import JobTimeout
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
+from hipq_django.models import JobType
 from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import failures_before
 from hipq_django.transitions.values import Claim, Decided, Failed
@@ -33,7 +34,8 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
     A retry handler, or the project's own policy, is asked later: in a worker's thread, once the
     failure is committed.
     """
-    asked = [(result, declared) for result in results if (declared := _declared(result))]
+    types = [(result, result.claim.snapshot.job_type) for result in results]
+    asked = [(result, declared) for result, row in types if (declared := decides_alone(row))]
     before = failures_before({r.claim.id: r.claim.attempt for r, _ in asked}, using)
     alike = _Alike()
     decided: list[Decided] = []
@@ -72,9 +74,8 @@ class _Alike:
         return decision
 
 
-def _declared(result: Failed) -> Declaration | None:
-    """Return the job's type if a shipped policy decides alone."""
-    job_type = result.claim.snapshot.job_type
+def decides_alone(job_type: JobType) -> Declaration | None:
+    """Return the declaration of a job type if a shipped policy decides, and no other code."""
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None or declared.retry_handler or not is_shipped(declared.policy):
         return None

@@ -160,11 +160,13 @@ def holding(claims: Sequence[Claim], now: datetime, using: str) -> list[Claim]:
     ]
 
 
-def owns_any(claims: Sequence[Claim], using: str) -> bool:
-    """Return whether any of these attempts is still its worker's; others may have given it up."""
+def given_up(claims: Sequence[Claim], using: str) -> list[Claim]:
+    """Return the claims whose attempts are not their worker's any more, one query for all."""
+    if not claims:
+        return []
     rows = rows_of(using, [claim.id for claim in claims]).filter(worker__isnull=False)
     owned = set(rows.values_list("pk", "attempt", "worker_id"))
-    return any((claim.id, claim.attempt, claim.snapshot.worker_id) in owned for claim in claims)
+    return [c for c in claims if (c.id, c.attempt, c.snapshot.worker_id) not in owned]
 
 
 def _may_begin(phase: Phase) -> Q:

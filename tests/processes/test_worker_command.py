@@ -1,5 +1,6 @@
 """`hipq_worker` as an operator meets it: its options, its log, its errors, its exit codes."""
 
+import json
 import logging
 import os
 import re
@@ -18,6 +19,8 @@ from hipq_django.processes.start_up import set_up_logging
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = pytest.mark.processes
+
+LEAST_SECONDS = "hipq_django.processes.held_threads.LEAST_SECONDS"
 
 
 def quick(number: int = 1, **options: object) -> list[Job]:
@@ -227,6 +230,25 @@ def test_a_worker_does_not_wait_for_a_handler_whose_attempt_has_timed_out(
     assert list(job.attempts.values_list("kind", flat=True)) == ["timed_out"]
     assert re.search(rf"event=handlers_left .* jobs=\[{job.pk}\]: ", log_of(workers))
     assert "event=jobs_put_back" not in log_of(workers)
+
+
+def test_a_worker_whose_threads_never_become_free_says_so_and_ends(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """What follows the timeout is decided all the same."""
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({LEAST_SECONDS: 1})
+    data = {"notes": str(tmp_path / "notes"), "gate": str(tmp_path / "never")}
+    job = hipq.enqueue("held", data, timeout=0.5)
+
+    assert workers.run("held", "--threads", "1") == 5
+
+    [worker] = Worker.objects.all()
+    held = worker.troubles["threads"]
+    assert held["reason"] == f"1 of 1 threads held by jobs whose attempts are over: {job.pk}"
+    assert (worker.held_by, worker.state) == ([job.pk], "stopped")
+    assert outcomes_of([job]) == {"timed_out"}
+    assert log_of(workers).count("event=thread_held ") == 1
+    assert re.search(rf"event=all_threads_held .* jobs=\[{job.pk}\]: ", log_of(workers))
 
 
 def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> None:

@@ -199,6 +199,8 @@ SICK: dict[str, Measured] = {
     "no_worker problem, an error": in_queue(served=False, in_error=1),
     "no_worker warning": in_queue(served=False, scheduled=1),
     "no_worker warning, it is running": in_queue(served=False, running=1),
+    "threads_held problem": in_queue(served=False, held=True, due=27, oldest_due_seconds=60),
+    "threads_held warning": in_trouble(Trouble("threads", 5, "1 of 8 threads held by jobs …")),
     "paused warning": in_queue(paused=True, due=1),
     "limit_reached warning": in_queue(due=1, oldest_due_seconds=60, load=10.0),
     "unanswered problem": in_queue(

@@ -24,7 +24,8 @@ Columns = dict[str, Callable[[Row], str]]
 def _queue_state(queue: QueueCounts) -> str:
     if queue.problem != NONE:
         return f"blocked: {queue.problem}"
-    state = "paused" if queue.paused else "served" if queue.served else "no worker"
+    unserved = "threads held" if queue.held else "no worker"
+    state = "paused" if queue.paused else "served" if queue.served else unserved
     return f"{state}, not answered" if queue.is_unanswered else state
 
 

@@ -120,7 +120,7 @@ class Command(InstanceCommand):
         if reloader.changed:
             reloader.restart()
         if isinstance(process, WorkerProcess) and process.has_abandoned_handlers:
-            leave()
+            leave(process.exit_code)
 
     def _process(self, options: dict[str, Any]) -> WorkerProcess | Supervisor:
         names = {field.name for field in fields(WorkerOptions)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
 from hipq_django.job_types.registry import HOW_TO_DECLARE
-from hipq_django.models.worker import Trouble
+from hipq_django.models.worker import Trouble, Worker
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES, locked_tables
@@ -96,6 +96,10 @@ def _unserved(queue: QueueCounts, instance: str) -> Iterator[Finding]:
     if not (queue.due or queue.in_error or queue.running or queue.scheduled):
         return
     urgent = queue.due or queue.in_error
+    if queue.held:
+        what = f"jobs whose attempts are over hold all threads that serve it; {_due(queue)}."
+        yield _held(Level.PROBLEM, f"queue {queue.name}", what)
+        return
     yield Finding(
         Level.PROBLEM if urgent else Level.WARNING,
         "no_worker",
@@ -104,6 +108,19 @@ def _unserved(queue: QueueCounts, instance: str) -> Iterator[Finding]:
         f"{format_count(queue.running)} running.",
         "Its jobs do not start, and no response handler or retry handler runs.",
         f"Start one: {command('hipq_worker', queue.name, instance=instance)}",
+    )
+
+
+def _held(level: Level, where: str, what: str) -> Finding:
+    return Finding(
+        level,
+        "threads_held",
+        where,
+        what,
+        "A handler that does not return keeps its thread, also after its attempt has timed out or "
+        "was cancelled. A worker without any other thread ends itself after a while.",
+        "Restart the worker, which frees its threads. Give each call of these handlers a timeout "
+        "of its own: the log names the jobs (event=thread_held).",
     )
 
 
@@ -265,6 +282,9 @@ def _workers(measured: Measured) -> Iterator[Finding]:
 
 
 def _in_trouble(worker: str, trouble: Trouble) -> Finding:
+    if trouble.name == Worker.HELD:
+        what = f"{trouble.reason}, for {span(trouble.seconds)}."
+        return _held(Level.WARNING, f"worker {worker}", what)
     return Finding(
         Level.PROBLEM if trouble.seconds >= OVERDUE_SECONDS else Level.WARNING,
         "worker_trouble",
@@ -319,7 +339,7 @@ def _stuck(measured: Measured) -> Iterator[Finding]:
     what_to_do = "Start a worker with this project's code; see the workers' logs for errors."
     for code, number, what in (
         ("time_outs", measured.past_deadline, "running jobs are past their deadline"),
-        ("undecided", measured.undecided, "failed jobs wait for their retry handler"),
+        ("undecided", measured.undecided, "failed jobs wait for a decision"),
     ):
         if number:
             text = f"{format_count(number)} {what}."

@@ -384,12 +384,14 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         AnswerFactory.create(job_type="ask", job_key="early")
         AnswerFactory.create(receive_time=long_ago)
 
-    worker = HandWorker("q")
+    worker = HandWorker("q", threads=0)
+    worker.scheduler.rotation.queues = {queue.pk: queue}
 
     with watched_plans() as plans:
         found = [
             worker.scheduler.release_unconfirmed(),
             recovery.time_out_overdue(config),
+            worker.scheduler.decide_without_thread(),
             recovery.recover_lost(config),
             early_answers.match_early(config),
             early_answers.expire_early(config),
@@ -397,7 +399,7 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         recovery.forget_workers(config)
 
     assert_good(plans)
-    assert found == ([0, BUSY, BUSY, 0, 1] if find_something else [0] * 5)
+    assert found == ([0, BUSY, BUSY, BUSY, 0, 1] if find_something else [0] * 6)
 
 
 def test_early_answers_under_a_former_name(queue: Queue, declare: Declare) -> None:

@@ -67,6 +67,7 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
         "order": "ageing",
         "paused": False,
         "served": False,
+        "held": False,
         "due": 1,
         "scheduled": 1,
         "running": 1,

@@ -268,6 +268,24 @@ def test_a_job_that_waits_for_a_free_thread_says_so(
     assert codes(first) == []
 
 
+def test_threads_that_are_held_by_jobs_whose_attempts_are_over_are_named() -> None:
+    job = hipq.enqueue("ask")
+    since = "2025-01-06T11:59:00+00:00"
+    held = {"threads": {"since": since, "reason": "", "jobs": [372, 371]}}
+    Worker.objects.update(threads=4, executing=4, troubles=held)
+    partly = codes(job)
+    Worker.objects.update(threads=2, executing=2)
+
+    assert partly == ["threads_held", "busy"]
+    assert codes(job) == ["threads_held"]
+    assert text(job) == (
+        "Since 2025-01-06 11:59:00 UTC jobs whose attempts are over have held threads that serve "
+        "queue default, now 2 of 2: 371, 372."
+    )
+    Worker.objects.update(executing=1)
+    assert codes(job) == []
+
+
 def test_a_silent_worker_does_not_keep_a_job_waiting(frozen_time: Any) -> None:
     job = hipq.enqueue("ask")
     frozen_time.shift(3_600)

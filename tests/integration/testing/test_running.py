@@ -313,8 +313,9 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Passing:
 OF_NO_USE = {
     "recover_lost", "release_unconfirmed", "shut_dead_connections", "declare_schedules",
     "retire_schedules", "expire_early", "find_strays", "forget_workers", "warn_of_undeclared",
+    "look_at_threads", "decide_without_thread",
 }  # fmt: skip
-"""The duties of a worker that look for other processes, or for what is old."""
+"""The duties of a worker that look for other processes, for what is old, or after its threads."""
 
 
 def test_the_kit_does_each_duty_of_a_worker_that_is_of_use_in_a_test() -> None:
