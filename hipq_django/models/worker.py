@@ -73,6 +73,9 @@ class Worker(Row):
         default=dict,
         help_text=_("What failed or hung at the last beat, since when, and why."),
     )
+    # NULL: a worker of a release that did not write it.
+    schedules = JsonField(_("schedules"), default=list, null=True)
+    """The names of the schedules that its code declares."""
     create_time = models.DateTimeField(_("create time"), default=timezone.now)
 
     objects = RowManager()

@@ -37,6 +37,7 @@ from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.transitions.ownership import given_up
 from hipq_django.transitions.values import Claim, Released
@@ -355,6 +356,7 @@ class WorkerProcess(RegisteredProcess):
     # Belonging
 
     def _register(self) -> None:
+        self._row["schedules"] = declared.names(self.config.name)
         super()._register()
         self._registered(self.worker.pk)
         self.declaring.registered(self.worker)

@@ -35,6 +35,11 @@ TOGETHER = ({"cron", "every_seconds", "time_zone"}, {"start_time", "end_time"})
 """Values that make sense only together: the code that changes one says all of them anew."""
 
 
+def names(instance: str) -> list[str]:
+    """Return the names of the schedules that the code of this process declares."""
+    return [name for declared in get_all_declared(instance) for name in declared.schedules]
+
+
 def sync(instance: str, *, is_newest: bool = True) -> list[str]:
     """Bring the rows of declared schedules up to the code, and note that they are declared.
 
@@ -166,16 +171,21 @@ def _move(row: Schedule, next_time: Any, now: datetime) -> bool:
 def retire(config: InstanceSettings) -> int:
     """Retire declared schedules that no live worker declares; return how many."""
     using = config.database
+    rows = Schedule.objects.using(using).filter(instance=config.name, retired=False)
+    gone = rows.exclude(declared={}).exclude(name__in=names(config.name))
+    if not gone.exists():
+        return 0
     workers = Worker.objects.using(using).filter(
         instance=config.name, source=NONE, state__in=Worker.LIVE
     )
-    oldest = workers.order_by("create_time").values_list("create_time", flat=True).first()
-    if oldest is None:
-        return 0
-    rows = Schedule.objects.using(using).filter(instance=config.name, retired=False)
-    gone = rows.filter(seen_time__lt=oldest).exclude(declared={})
-    if not gone.exists():
-        return 0
+    since, elsewhere = clock.now(using), set[str]()
+    for declares, began in workers.values_list("schedules", "create_time"):
+        if declares is None:  # of the release before: what was declared since may be its own
+            since = min(since, began)
+        else:
+            elsewhere.update(declares)
+    # A worker that declares one now has seen it later.
+    gone = gone.filter(seen_time__lt=since).exclude(name__in=elsewhere)
     with worker_transaction(using):
         free = list(locked(gone.order_by("pk"), skip_locked=True))
         rows.filter(pk__in=[row.pk for row in free]).update(retired=True)

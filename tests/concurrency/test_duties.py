@@ -121,7 +121,7 @@ def fire_schedules(process: Process, declare: Declare) -> Any:
 def retire_schedules(process: Process, declare: Declare) -> Any:
     declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
     declared.sync("default")
-    Schedule.objects.update(seen_time=now() - timedelta(days=1))
+    declare.forget_all()
     process.declaring.has_schedules = True
     return Schedule.objects.all(), Schedule.objects.filter(retired=True).count
 

@@ -19,7 +19,6 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.api.building import Builder
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.domain.uniqueness import Scope
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
@@ -656,24 +655,40 @@ def test_new_times_in_the_code_count_from_now_and_say_what_passed(
     assert (run.until, run.count, row("clean").next_time) == (at(3), 3, at(3.5))
 
 
+OF_BEFORE = None
+"""What a worker of a release says of its schedules that did not write them."""
+
+
+@pytest.mark.parametrize(
+    ("began", "declares", "retired"),
+    [(-9, ["clean"], 0), (1, ["clean"], 0), (-9, ["other"], 1), (-9, [], 1), (1, [], 1),
+     (-9, OF_BEFORE, 0), (1, OF_BEFORE, 1)],
+)  # fmt: skip
 def test_what_no_live_worker_declares_is_retired_and_comes_back(
-    declare: Declare, now: time_machine.Traveller
+    declare: Declare,
+    now: time_machine.Traveller,
+    began: float,
+    declares: list[str] | None,
+    retired: int,
 ) -> None:
+    """Another worker lives, which began before or after the one that declared it has ended."""
     config = get_instance()
-    old = WorkerFactory.create(create_time=clock.now("default"))
+    WorkerFactory.create(state=Worker.State.STOPPED, schedules=["clean"])
+    WorkerFactory.create(create_time=at(began), schedules=declares)
     declare.task("clean", schedule="0 * * * *")(lambda: None)
     declared.sync("default")
-    now.move_to(NOON + MINUTE)
-    WorkerFactory.create(create_time=clock.now("default"))
+    now.move_to(at(2))
 
-    assert declared.retire(config) == 0
-    Worker.objects.filter(pk=old.pk).update(state=Worker.State.STOPPED)
-    assert declared.retire(config) == 1
+    with_code = declared.retire(config)
+    declare.forget_all()
+
+    assert (with_code, declared.retire(config)) == (0, retired)
     now.move_to(at(3))
-    assert fire() == 0
+    assert fire() == 1 - retired
 
+    declare.task("clean", schedule="0 * * * *")(lambda: None)
     declared.sync("default")
-    assert fire() == 1
+    assert fire() == retired
     assert [kind for kind, *_ in runs()] == ["missed", "fired"]
 
 

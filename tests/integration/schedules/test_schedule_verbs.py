@@ -21,7 +21,7 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidScheduleError
-from hipq_django.models import Job, Schedule, ScheduleRun, Worker
+from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from tests.declaring import Declare
@@ -171,7 +171,7 @@ def test_one_whose_code_is_gone_is_taken_over_or_deleted(
         declare.task(name, schedule=HOURLY)(lambda: None)
     declared.sync("default")
     declare.forget_all()
-    Worker.objects.update(create_time=at(0.5))
+    now.move_to(at(0.5))
     assert declared.retire(get_instance()) == 2
 
     hipq.schedule("s", ECHO, HOURLY)
