@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import atexit
 import os
 import signal
 import sys
@@ -163,9 +163,34 @@ def _log_apart(log: Callable[..., None], event: str, sentence: str) -> None:
     speaking.join(1.0)
 
 
-def leave(code: int = 0) -> None:
-    """End the process at once: abandoned handlers must not hold it back."""
-    logging.shutdown()
+END_SECONDS = 5.0
+"""How long functions of `atexit` and threads that handlers have started may take at the end."""
+
+
+def leave(code: int = 0, *, at_once: bool = True) -> None:
+    """End the process soon, whatever handlers have left behind; at once: wait for no thread.
+
+    The functions of `atexit` come first: Python would wait for threads before, perhaps for ever.
+    """
+    for step in (_name_threads, _end):  # now: Python may start no thread while it ends
+        threading.Thread(target=step, args=[code], name="hipq-end", daemon=True).start()
+    atexit._run_exitfuncs()
+    if at_once:
+        os._exit(code)
+
+
+def _name_threads(code: int) -> None:
+    time.sleep(END_SECONDS)
+    # Whether they are daemons says nothing: Python waits for those of executors all the same.
+    threads = [one for one in threading.enumerate() if one is not threading.main_thread()]
+    names = [thread.name for thread in threads if not thread.name.startswith("hipq-")]
+    left = ",".join(names) or "none, but a function of atexit"
+    events.warning("threads_left", "it ends without them", pid=os.getpid(), threads=left)
+    os._exit(code)
+
+
+def _end(code: int) -> None:
+    time.sleep(END_SECONDS + 1)  # somebody may hold the lock of the log
     os._exit(code)
 
 

@@ -69,7 +69,7 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
     process.run()
     if not process.exit_code:
         tell(ENDED)
-    leave(process.exit_code)
+    leave(process.exit_code, at_once=process.has_abandoned_handlers)
 
 
 class _Orders:

@@ -1,10 +1,13 @@
 """Handlers for real worker processes: what they do is written to files that the tests read."""
 
+import atexit
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -88,6 +91,17 @@ declare_killer_and_innocent("exponential", hipq.Exponential(first_seconds=0.1, m
 def exiting(job: Job) -> None:
     """End its worker as if all were well."""
     os._exit(0)
+
+
+@hipq.job_type("leaving", queue="held")
+def leaving(job: Job) -> None:
+    """Leave something behind that never ends, and a function for the end of the process."""
+    forever = threading.Event().wait
+    if job.job_data["left"] == "thread":
+        ThreadPoolExecutor(1, "mine").submit(forever)
+    else:
+        atexit.register(forever)
+    atexit.register(Path(job.job_data["notes"]).touch)
 
 
 @hipq.job_type("once", queue="held", retry=hipq.Never())

@@ -29,6 +29,7 @@ READ_EARLY = {"DJANGO_SETTINGS_MODULE", "HIPQ_TEST_WITH_SCHEDULE"}
 """Environment variables that are read while Django is loaded: too early for a fork."""
 
 CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"
+END = "hipq_django.processes.stop_signals.END_SECONDS"
 HEARTBEAT_MIN = "hipq_django.processes.heartbeat.MIN_SECONDS"
 LAST_RESORT = "hipq_django.processes.stop_signals.LAST_RESORT_SECONDS"
 RESTART = "hipq_django.processes.supervisor.RESTART_SECONDS"
@@ -94,7 +95,7 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], log: Path, is_ready: Connection
 ) -> None:
     os.setsid()
-    threading.Thread(target=_end_with_the_tests, daemon=True).start()
+    threading.Thread(target=_end_with_the_tests, name="hipq-tests", daemon=True).start()
     signal.signal(
         signal.SIGHUP, signal.SIG_IGN if "HIPQ_TEST_NOHUP" in environment else signal.SIG_DFL
     )

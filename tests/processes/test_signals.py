@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ import hipq_django as hipq
 from hipq_django.models import Job, Worker
 from hipq_django.processes.stop_signals import TOGETHER_SECONDS
 from tests.processes.conftest import Workers, eventually, nightly
+from tests.processes.forked import END
 
 pytestmark = pytest.mark.processes
 
@@ -63,6 +66,26 @@ def test_a_signal_after_a_hangup_counts_as_the_second(
     assert "event=jobs_put_back" in workers.log.read_text()
     job.refresh_from_db()
     assert job.state == "retry"
+
+
+@pytest.mark.parametrize(
+    ("left", "threads"), [("thread", "mine_0"), ("function", "none, but a function of atexit")]
+)
+def test_what_handlers_leave_behind_does_not_keep_a_worker_from_its_end(
+    workers: Workers, tmp_path: Path, left: str, threads: str
+) -> None:
+    """The functions of `atexit` are called, also those behind which a thread would wait."""
+    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({END: 0.2})
+    job = hipq.enqueue("leaving", {"left": left, "notes": str(tmp_path / "notes")})
+    worker = workers.start("held")
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "it has left them")
+
+    worker.terminate()
+
+    assert worker.wait(timeout=60) == 0
+    assert (tmp_path / "notes").exists()
+    log = workers.log.read_text()
+    assert re.search(rf"event=threads_left .*threads=.*{threads}.*: it ends without them", log)
 
 
 def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:

@@ -119,8 +119,9 @@ class Command(InstanceCommand):
             process.run()  # once it has started, it backs off and comes back
         if reloader.changed:
             reloader.restart()
-        if isinstance(process, WorkerProcess) and process.has_abandoned_handlers:
-            leave(process.exit_code)
+        is_own = self._called_from_command_line  # type: ignore[attr-defined]  # the stubs lack it
+        if is_own and isinstance(process, WorkerProcess):  # else it is somebody else's process
+            leave(process.exit_code, at_once=process.has_abandoned_handlers)
 
     def _process(self, options: dict[str, Any]) -> WorkerProcess | Supervisor:
         names = {field.name for field in fields(WorkerOptions)}
