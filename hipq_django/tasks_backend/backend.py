@@ -55,6 +55,8 @@ class HipqBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)  # type: ignore[arg-type]  # it only reads
         self.instance = instance_of(params)
+        if isinstance(params.get("QUEUES"), str):  # which a check reports, once tasks are imported
+            self.queues = set()
         self._valid: HipqTask | None = None
 
     def validate_task(self, task: Any) -> None:

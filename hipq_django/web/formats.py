@@ -12,7 +12,6 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 from hipq_django.answers.api import receive_one
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewAnswer
 from hipq_django.domain.validation import checked_type_name
@@ -59,7 +58,6 @@ class MessageFormat:
     instance: str = DEFAULT
 
     def __post_init__(self) -> None:
-        get_instance(self.instance)
         _check_job_type(self.job_type)
         _check_reader("key", self.key, "a function, or the path of a field such as 'data.order'")
         _check_reader("outcome", self.outcome, "a function", path=False)

@@ -12,7 +12,7 @@ from django.http.response import HttpResponseBase
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import DEFAULT
+from hipq_django.conf.rules import DEFAULT, problems
 from hipq_django.exceptions import ConfigurationError, ForgedWebhookError, UnknownOptionError
 from hipq_django.web.formats import MessageFormat, read
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
@@ -105,6 +105,8 @@ class WebhookView(ReceivingView):
         return lambda _payload: of_verifier(self.request)
 
     def _check(self) -> None:
+        if not any(problems()):  # else the checks say it, which import the URLs first
+            get_instance(self.instance)
         where = type(self).__name__
         for option, wanted in _REQUIRED.items():
             if getattr(self, option) is None:

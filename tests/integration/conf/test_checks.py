@@ -24,8 +24,10 @@ from hipq_django.database import clock
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types import registry
 from hipq_django.processes.start_up import check_pool
+from hipq_django.tasks_backend import configured
 from tests.declaring import Declare
 from tests.integration.webhooks import FORMAT
+from tests.testapp.tasks import add as send
 
 # Django's own checks of models ask every database what it can do.
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
@@ -172,15 +174,20 @@ def test_a_good_project_has_nothing_to_complain_of() -> None:
     assert found() == []
 
 
-def test_a_wrong_setting_fails_the_check_command_with_its_id_and_hint(
+def test_wrong_settings_fail_the_check_command_with_their_ids_and_hints(
     settings: Settings,
 ) -> None:
+    """Nothing that is imported before, such as URLs and tasks, raises for them."""
     settings.HIPQ = {"default": {"QUEUE": {}}}
+    settings.TASKS = {"default": {"BACKEND": configured.BACKEND, "QUEUES": "mail"}}
+    serve(settings, path("hooks/bank/", webhook("charge")))
+    send.using(queue_name="mail")
 
     with pytest.raises(SystemCheckError) as caught:
         call_command("check", stderr=StringIO())
 
     assert "(hipq.E003)" in str(caught.value)
+    assert "(hipq.E031)" in str(caught.value)
     assert "HINT: Correct or remove it." in str(caught.value)
 
 
