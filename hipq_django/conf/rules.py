@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import Error
+from django.db import connections
 
 from hipq_django.arguments import Arguments
 from hipq_django.domain.ordering import Order
@@ -39,6 +40,8 @@ from hipq_django.sources.settings import (
 )
 
 DEFAULT = "default"
+VENDORS = ("postgresql", "sqlite", "unknown")
+"""The kinds of databases that it runs on; of the last Django says that it is not set up."""
 
 INSTANCE_DEFAULTS: dict[str, Any] = {
     "DATABASE": "default",
@@ -271,11 +274,22 @@ def _times_without_a_zone() -> Iterator[str]:
         yield "USE_TZ is False, but the times of jobs need a time zone."
 
 
-def _databases_that_do_not_commit() -> Iterator[str]:
+def _databases() -> list[str]:
     instances = {DEFAULT: {}, **raw_setting()}.values()
-    for alias in sorted({options.get("DATABASE", "default") for options in instances}):
+    return sorted({options.get("DATABASE", "default") for options in instances})
+
+
+def _databases_that_do_not_commit() -> Iterator[str]:
+    for alias in _databases():
         if not settings.DATABASES.get(alias, {}).get("AUTOCOMMIT", True):
             yield f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed."
+
+
+def _databases_of_other_vendors() -> Iterator[str]:
+    for alias in _databases():
+        vendor = connections[alias].vendor
+        if vendor not in VENDORS:
+            yield f"DATABASES[{alias!r}] is {vendor}, on which hipq_django does not run."
 
 
 # Which values are allowed
@@ -421,5 +435,6 @@ RULES = (
         "Remove 'AUTOCOMMIT', or give hipq an alias of its own without it.",
         _databases_that_do_not_commit,
     ),
+    Rule("hipq.E041", "Use PostgreSQL or SQLite.", _databases_of_other_vendors),
 )
 """Later ones rely on earlier ones."""

@@ -316,6 +316,22 @@ def test_a_database_that_does_not_commit_is_e026_and_refused(
         hipq.enqueue("ask", instance="other")
 
 
+def test_another_kind_of_database_is_e041_and_refused(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(connections["other"], "vendor", "mysql")
+    settings.HIPQ = {"default": {"DATABASE": "other"}}
+    refused = r"DATABASES\['other'\] is mysql, on which .* Use PostgreSQL or SQLite\."
+
+    assert found() == ["hipq.E041"]
+    with pytest.raises(SystemCheckError, match=r"hipq\.E041"):
+        call_command("migrate", stderr=StringIO(), skip_checks=False)
+    with pytest.raises(ConfigurationError, match=refused):
+        hipq.enqueue("ask")
+    with pytest.raises(CommandError, match=refused):
+        call_command("hipq_worker")
+
+
 @pytest.fixture
 def stored_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str | None], None]]:
     """Store the times of the default database in a zone, as its `TIME_ZONE` says."""
