@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django.conf import instances, rules
 from hipq_django.database.requirements import (
+    SQLITE_OPTIONS,
     connections_of_worker,
-    deferred_transactions,
     has_psycopg,
     local_times,
+    places_of_models,
     pool_size,
 )
 from hipq_django.domain.validation import checked_name
@@ -26,20 +28,16 @@ from hipq_django.job_types.task import Task
 from hipq_django.tasks_backend import configured
 from hipq_django.web.webhook_view import WebhookView
 
-SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
-"""The options that the recipe for SQLite sets, and that libpq rejects."""
-
 
 def register() -> None:
     """Register all checks with Django."""
     everything = (
         check_setting, check_strays, check_instances, check_queues, check_databases,
         check_stored_times, check_pools, check_webhooks, check_tasks, check_flow, check_sensitive,
-        check_declared,
+        check_declared, check_sqlite, check_models,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
-    checks.register(check_sqlite, deploy=True)
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
@@ -189,11 +187,32 @@ def check_pools(**_: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_sqlite(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W001 of `check --deploy`, for each SQLite of an instance."""
-    for alias, options in _databases("sqlite"):
-        if problem := deferred_transactions(alias, options):
-            hint = "Set it, or several processes may meet 'database is locked'."
-            yield checks.Warning(problem, hint=hint, id="hipq.W001")
+    """W001, for each SQLite of an instance."""
+    for alias, given in _databases("sqlite"):
+        lacking = {n: v for n, v in SQLITE_OPTIONS.items() if given.get(n) in (None, "DEFERRED")}
+        if lacking:
+            lines = "".join(f"\n    {json.dumps({n: v})[1:-1]}," for n, v in lacking.items())
+            yield checks.Warning(
+                f"DATABASES[{alias!r}] is SQLite without OPTIONS that keep several processes from "
+                f"'database is locked':{lines}",
+                hint="Write these lines into its OPTIONS.",
+                id="hipq.W001",
+            )
+
+
+def check_models(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W003, for each instance whose database is none that the project's models are written to."""
+    if any(rules.problems()):
+        return
+    for instance in instances.get_instances():
+        if places := places_of_models(instance.database):
+            yield checks.Warning(
+                f"the jobs of HIPQ[{instance.name!r}] are in database {instance.database!r}, but "
+                f"the project's models are written to {', '.join(map(repr, places))}: no "
+                "transaction holds both.",
+                hint="Enqueue after the commit: transaction.on_commit(lambda: task.enqueue(…)).",
+                id="hipq.W003",
+            )
 
 
 def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -206,12 +225,12 @@ def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
-    """E030, E031 and W003 of the setting TASKS, where it names the backend of this package."""
+    """E030 and E031 of the setting TASKS, where it names the backend of this package."""
     for alias, entry in configured.entries():
         where, options = f"TASKS[{alias!r}]", entry.get("OPTIONS") or {}
         yield from _check_options(f"{where}['OPTIONS']", options)
         yield from _check_queues(f"{where}['QUEUES']", entry.get("QUEUES") or ())
-        yield from _check_same_database(where, configured.instance_of(entry))
+        yield from _check_instance(where, configured.instance_of(entry))
 
 
 def _check_queues(where: str, queues: Any) -> Iterator[checks.CheckMessage]:
@@ -240,24 +259,14 @@ def _check_options(where: str, options: object) -> Iterator[checks.CheckMessage]
             yield checks.Error(text, hint=hint, id="hipq.E030")
 
 
-def _check_same_database(where: str, instance: str) -> Iterator[checks.CheckMessage]:
+def _check_instance(where: str, instance: str) -> Iterator[checks.CheckMessage]:
     known = [known.name for known in instances.get_instances()] if not any(rules.problems()) else []
-    if instance not in known:
-        if known:
-            yield checks.Error(
-                f"{where}['OPTIONS']['INSTANCE']: the setting HIPQ has no instance {instance!r}"
-                f"{nearest_name(instance, known)}",
-                hint="Correct the name, or add the instance.",
-                id="hipq.E030",
-            )
-        return
-    database = instances.get_instance(instance).database
-    if database != DEFAULT_DB_ALIAS:
-        yield checks.Warning(
-            f"{where}: the tasks are jobs in database {database!r}, so they are not part of "
-            "transactions in your default database.",
-            hint="Enqueue after the commit: transaction.on_commit(lambda: task.enqueue(…)).",
-            id="hipq.W003",
+    if known and instance not in known:
+        yield checks.Error(
+            f"{where}['OPTIONS']['INSTANCE']: the setting HIPQ has no instance {instance!r}"
+            f"{nearest_name(instance, known)}",
+            hint="Correct the name, or add the instance.",
+            id="hipq.E030",
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
-from django.db import connections
+from django.db import connections, router
 
 from hipq_django.exceptions import ConfigurationError
 
@@ -18,15 +18,19 @@ def isolation_level(using: str) -> str:
         return str(cursor.fetchone()[0])
 
 
-def deferred_transactions(using: str, options: Mapping[str, Any]) -> str:
-    """Return what is wrong with an SQLite database whose transactions do not begin by locking.
+SQLITE_OPTIONS = {
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+}
+"""What SQLite needs where several processes use it; libpq rejects these options."""
 
-    Of any other database nothing is.
-    """
-    is_right = options.get("transaction_mode") == "IMMEDIATE"
-    if is_right or connections[using].vendor != "sqlite":
-        return ""
-    return f"DATABASES[{using!r}] is SQLite without OPTIONS['transaction_mode'] = 'IMMEDIATE'."
+
+def places_of_models(using: str) -> list[str]:
+    """Return the databases that the project's models are written to, if this is none of them."""
+    own = (m for m in apps.get_models() if not m.__module__.startswith(("django.", "hipq_django.")))
+    places = {router.db_for_write(model) for model in own}
+    return [] if using in places else sorted(places)
 
 
 def has_psycopg(using: str) -> bool:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django import events
@@ -17,7 +16,6 @@ from hipq_django.database.requirements import (
     check_isolation,
     check_stored_times,
     connections_of_worker,
-    deferred_transactions,
     pool_size,
 )
 from hipq_django.database.schema import has_tables, missing_migrations
@@ -65,14 +63,6 @@ def check_database(config: InstanceSettings) -> None:
         check_isolation(config.database)
     if missing:
         raise ConfigurationError(missing)
-    _warn_of_sqlite(config.database)
-
-
-def _warn_of_sqlite(using: str) -> None:
-    options = settings.DATABASES[using].get("OPTIONS", {})
-    if problem := deferred_transactions(using, options):
-        hint = "Set it, or several processes may meet 'database is locked'."
-        events.warning("sqlite_not_immediate", f"{problem} {hint}", database=using)
 
 
 def why_failed(config: InstanceSettings, error: Error) -> str:

@@ -24,6 +24,7 @@ from hipq_django import checks, exceptions, flow, signals, testing
 from hipq_django.api.enqueueing import ON_CONFLICT
 from hipq_django.conf import rules
 from hipq_django.conf.rules import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
+from hipq_django.database.requirements import SQLITE_OPTIONS
 from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
 from hipq_django.domain.ordering import Order
 from hipq_django.flow import (
@@ -374,12 +375,12 @@ def options_of(path: str) -> dict[str, Any]:
 
 
 def test_there_is_one_recipe_for_sqlite() -> None:
-    files = ("docs/reference.md", "docs/tutorial.md", "example_project/settings.py")
-    recipe, *others = [options_of(path) for path in files]
+    files = "README.md", "docs/reference.md", "docs/tutorial.md", "example_project/settings.py"
     advice = inspect.getsource(database_rules)
 
-    assert others == [recipe, recipe]
-    assert all(f"Set OPTIONS['{name}'] = {value!r}." in advice for name, value in recipe.items())
+    assert [options_of(path) for path in files] == [SQLITE_OPTIONS] * len(files)
+    for name, value in SQLITE_OPTIONS.items():
+        assert f"Set OPTIONS['{name}'] = {value!r}." in advice
 
 
 # Flows

@@ -248,6 +248,7 @@ SICK: dict[str, Measured] = {
     "no_guard problem": replace(WELL, tables=Tables(guard="missing")),
     "no_guard problem, disabled": replace(WELL, tables=Tables(guard="disabled")),
     "clock_skew warning": replace(WELL, clock_offset_seconds=-5.1),
+    "apart_from_models warning": replace(WELL, places_of_models=["shop"]),
     "isolation problem": in_server(isolation="serializable"),
     "autovacuum_off problem": in_server(autovacuum=False),
     "autovacuum_off problem, of a table": in_table(autovacuum=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hipq_django.monitoring.overview import Overview
@@ -138,5 +138,7 @@ class Measured:
     """Queues with final jobs that are a day past their retention."""
     tables: Tables = Tables()
     clock_offset_seconds: float = 0
+    places_of_models: Sequence[str] = ()
+    """The databases that the project's models are written to, if this is none of them."""
     postgresql: PostgreSQL | None = None
     sqlite: SQLite | None = None

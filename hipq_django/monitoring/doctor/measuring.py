@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.apps import apps
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.models import Min, OuterRef, Subquery
 
@@ -14,6 +15,7 @@ from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings, get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
+from hipq_django.database.requirements import places_of_models
 from hipq_django.database.schema import missing_migrations
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
@@ -71,6 +73,7 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     offset, now = clock.measure(using), clock.now(using)
     unknown = dict(_unknown_types(config))
     vendor = connections[using].vendor
+    is_silenced = "hipq.W003" in settings.SILENCED_SYSTEM_CHECKS
     return Measured(
         instance=config.name,
         database=using,
@@ -87,6 +90,7 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
         tables=_tables(using),
         clock_offset_seconds=offset.total_seconds(),
+        places_of_models=[] if is_silenced else places_of_models(using),
         sqlite=sqlite.measure(using) if vendor == "sqlite" else None,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from enum import Enum
 from io import StringIO
@@ -13,6 +14,8 @@ from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import CommandError, SystemCheckError
 from django.db import connections
+from django.db.models import Model
+from django.test.utils import isolate_apps
 from django.urls import include, path
 from django.views.decorators.cache import never_cache
 from pytest_django import Settings
@@ -21,8 +24,10 @@ import hipq_django as hipq
 from hipq_django.checks import check_webhooks
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.database.requirements import SQLITE_OPTIONS
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types import registry
+from hipq_django.monitoring.doctor import diagnose, measure
 from hipq_django.processes.start_up import check_pool
 from hipq_django.tasks_backend import configured
 from tests.declaring import Declare
@@ -49,8 +54,9 @@ def complaints() -> list[CheckMessage]:
 
 
 @pytest.fixture(autouse=True)
-def only_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests declare for an instance that a test here may leave out of HIPQ."""
+def only_default(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    """No other instance, and nothing that other tests declare for one."""
+    settings.HIPQ = {}
     declared = {key: each for key, each in registry._declared.items() if key[0] == "default"}
     monkeypatch.setattr(registry, "_declared", declared)
 
@@ -232,17 +238,25 @@ def test_postgresqls_own_isolation_level_is_fine(options: dict[str, Any], level:
     assert found() == []
 
 
-@pytest.mark.parametrize("mode", [None, "DEFERRED"])
-def test_sqlite_that_begins_its_transactions_deferred_is_w001(
-    options: dict[str, Any], mode: str | None
+@pytest.mark.embedded
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ({}, [*SQLITE_OPTIONS]),
+        ({**SQLITE_OPTIONS, "transaction_mode": "DEFERRED"}, ["transaction_mode"]),
+        ({**SQLITE_OPTIONS, "timeout": 60}, []),
+    ],
+)
+def test_sqlite_without_the_recipe_is_w001_with_the_lines_that_it_lacks(
+    options: dict[str, Any], given: dict[str, Any], lines: list[str]
 ) -> None:
-    if vendor() != "sqlite":
-        pytest.skip("is about SQLite")
-    options["transaction_mode"] = mode
+    options.clear()
+    options.update(given)
 
-    assert found() == []
-    deploying = run_checks(include_deployment_checks=True)
-    assert [m.id for m in deploying if str(m.id).startswith("hipq.")] == ["hipq.W001"]
+    assert found() == (["hipq.W001"] if lines else [])
+    for warning in complaints():
+        shown = ast.literal_eval("{" + warning.msg.partition("\n")[2] + "}")
+        assert shown == {name: SQLITE_OPTIONS[name] for name in lines}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +272,6 @@ def test_sqlite_that_begins_its_transactions_deferred_is_w001(
             "no instance 'defualt', did",
         ),
         ({"QUEUES": ["default", "My Mail"]}, ["hipq.E031"], "queue 'My Mail'"),
-        ({"OPTIONS": {"INSTANCE": "other"}}, ["hipq.W003"], "in database 'other'"),
     ],
     ids=str,
 )
@@ -279,9 +292,8 @@ def test_only_the_databases_of_instances_are_checked(
         pytest.skip("is about SQLite")
     options["transaction_mode"] = "DEFERRED"
     settings.HIPQ = {"default": {"DATABASE": "other"}}
-    settings.TASKS = {}
 
-    assert [m for m in run_checks(include_deployment_checks=True) if m.id == "hipq.W001"] == []
+    assert found() == []
 
 
 # What the rest of the project's settings must be
@@ -330,6 +342,44 @@ def test_another_kind_of_database_is_e041_and_refused(
         hipq.enqueue("ask")
     with pytest.raises(CommandError, match=refused):
         call_command("hipq_worker")
+
+
+class ToOther:
+    """A router that sends all models to the other database."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str:
+        return "other"
+
+
+@pytest.mark.parametrize(
+    ("database", "routers", "is_told"),
+    [
+        ("default", [], False),
+        ("other", [], True),
+        ("default", [ToOther()], True),
+        ("other", [ToOther()], False),
+    ],
+)
+def test_jobs_in_another_database_than_the_projects_models_are_w003(
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    database: str,
+    routers: list[Any],
+    is_told: bool,
+) -> None:
+    settings.HIPQ = {"default": {"DATABASE": database}}
+    settings.DATABASE_ROUTERS = routers
+    assert found() == []  # without models
+
+    with isolate_apps("tests.testapp") as own:
+        type("Order", (Model,), {"__module__": "tests.testapp.models"})
+    monkeypatch.setattr("hipq_django.database.requirements.apps", own)
+
+    assert found() == (["hipq.W003"] if is_told else [])
+    codes = {finding.code for finding in diagnose(measure(get_instance()))}
+    assert ("apart_from_models" in codes) == is_told
+    settings.SILENCED_SYSTEM_CHECKS = ["hipq.W003"]
+    assert measure(get_instance()).places_of_models == []
 
 
 @pytest.fixture
