@@ -36,9 +36,9 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
     with write_transaction(using):
         rows = _locked_rows([source, *targets])
         own = rows[source]
-        for target in targets:
-            if leads_to(rows[target].pk, own.pk, using):
-                raise FamilyError(f"{source!r} to {target!r}: messages would go round for ever.")
+        if leads_to([rows[target].pk for target in targets], own.pk, using):
+            names = ", ".join(map(repr, targets))
+            raise FamilyError(f"{source!r} to {names}: messages would go round for ever.")
         links = [Connection(source=own, target=rows[target]) for target in targets]
         with transaction.atomic(using=using):
             Connection.objects.using(using).bulk_create(links, ignore_conflicts=True)
@@ -57,9 +57,9 @@ def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using:
         connections.delete()
 
 
-def leads_to(port: int, wanted: int, using: str) -> bool:
-    """Return whether a port is another one, or connected to it, directly or not."""
-    return wanted in statements.reached({port}, using)
+def leads_to(ports: Collection[int], wanted: int, using: str) -> bool:
+    """Return whether one of the ports is another one, or connected to it, directly or not."""
+    return wanted in statements.reached(ports, using)
 
 
 def move(source: Port, targets: Sequence[Port]) -> list[Any]:
@@ -111,8 +111,7 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> Iterator[list[Any]]
             values = _move_page(source, ids[start : start + PAGE_SIZE], targets)
             _note(entry, source, targets, values)
             yield values
-    defaults = [item for target in targets for item in _default_for(source, target)]
-    delivering.write(defaults, source.node.instance, using, clock.now(using))
+    delivering.write(_defaults_for(source, targets), source.node.instance, using, clock.now(using))
 
 
 def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list[Any]:
@@ -130,12 +129,15 @@ def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list
     return [m.data for m in messages]
 
 
-def _default_for(source: Port, target: int) -> list[delivering.Item]:
-    packet, using = source._default_packet(), source.node.using
-    if packet is None or has_default(target, packet.value, using):
+def _defaults_for(source: Port, targets: Sequence[int]) -> list[delivering.Item]:
+    packet, using, group = source._default_packet(), source.node.using, current_group()
+    if packet is None:
         return []
-    group = current_group()
-    return [delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)]
+    return [
+        delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)
+        for target in targets
+        if not has_default(target, packet.value, using)
+    ]
 
 
 def has_default(port: int, value: Any, using: str) -> bool:

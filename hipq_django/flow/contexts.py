@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor, quoted
-from hipq_django.domain.serialization import to_json
-from hipq_django.flow.exceptions import FlowError
+from hipq_django.domain.serialization import sized_json, to_json
+from hipq_django.flow.exceptions import FlowError, MessageTooLargeError
 
 
 class Group(NamedTuple):
@@ -54,10 +54,34 @@ class Running(NamedTuple):
     redactor: Callable[[], Redactor]
 
 
+ROW_BYTES = 256
+"""What a row costs beside its values."""
+
+
+class Room:
+    """How many bytes of messages and ports a request may still write."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self._left = most
+
+    def take(self, *values: Any) -> None:
+        """Count a row with these values before it is written.
+
+        Raise `MessageTooLargeError` for one too much.
+        """
+        self._left -= ROW_BYTES + sum(sized_json(value)[1] for value in values)
+        if self._left < 0:
+            raise MessageTooLargeError(
+                f"this writes more than {self.most:,} bytes, each message counted on each port "
+                "where it comes to lie; write less at a time, or do it in code."
+            )
+
+
 _OUTSIDE: dict[str, Any] = {}
 _context: ContextVar[dict[str, Any]] = ContextVar("hipq_flow_context", default=_OUTSIDE)
 _OUTERMOST = Group()
 _group: ContextVar[Group | None] = ContextVar("hipq_flow_group", default=None)
+_room: ContextVar[Room | None] = ContextVar("hipq_flow_room", default=None)
 _running: ContextVar[Running | None] = ContextVar("hipq_flow_run", default=None)
 
 
@@ -114,6 +138,21 @@ def set_group(
 def current_group() -> Group:
     """Return how messages are written now."""
     return _group.get() or _OUTERMOST
+
+
+@contextmanager
+def bounded(most: int) -> Iterator[None]:
+    """Let what is written inside of the block have so many bytes at most."""
+    token = _room.set(Room(most))
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
+def current_room() -> Room | None:
+    """Return what bounds what is written now, or None."""
+    return _room.get()
 
 
 @contextmanager

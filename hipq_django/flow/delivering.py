@@ -16,6 +16,7 @@ from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.lookups import ids_in, in_parts
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
+from hipq_django.flow.contexts import current_room
 from hipq_django.flow.declared_ports import ancestors, is_of, wrong_type
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
@@ -193,6 +194,7 @@ class Delivery:
         self._now = now
         self.messages: list[NewMessage] = []
         self._woken: set[int] = set()
+        self._room = current_room()
 
     def write(self, item: Item) -> None:
         """Write one value to its port, and to what is joined with it, or to its channel."""
@@ -220,6 +222,8 @@ class Delivery:
                     self._lay(target, item._replace(context=context))
 
     def _lay(self, port: Place, item: Item) -> None:
+        if self._room is not None:
+            self._room.take(item.value, item.context)
         as_default = item.as_default or port.mode == "memory"
         self.messages.append(
             NewMessage(port.id, item.value, item.context, as_default, item.log, item.text)

@@ -13,6 +13,8 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import ConfigurationError, nearest_name
 
+ENVELOPE_BYTES = 65_536
+COPIES = 32
 LOGS = ("errors", "all", "none")
 FUNCTION = "a function: request → user, or None for nobody"
 
@@ -29,6 +31,16 @@ class FlowSettings:
     """Who makes a request of the HTTP API; None: the user of the session."""
     public_jobs: tuple[str, ...] = ()
     """The job types that graphs from outside may have as stages."""
+
+    @property
+    def max_body_bytes(self) -> int:
+        """How large the body of a request may be: a message, and what is said of it."""
+        return self.max_message_bytes + ENVELOPE_BYTES
+
+    @property
+    def max_written_bytes(self) -> int:
+        """How much a request may write, so that none holds its transaction open for long."""
+        return COPIES * self.max_body_bytes
 
 
 _KEYS = {field.name.upper(): field.name for field in fields(FlowSettings)}

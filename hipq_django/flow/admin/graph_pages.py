@@ -16,6 +16,7 @@ from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
+from hipq_django.flow.contexts import bounded
 from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import apply, check
 from hipq_django.flow.graphs.locking import lock_tree
@@ -24,6 +25,7 @@ from hipq_django.flow.graphs.publicity import permissions_of
 from hipq_django.flow.library.graph import GRAPH, SPEC
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Node
+from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING
 from hipq_django.models.job_type import redactor_of_all
 
@@ -94,7 +96,8 @@ class GraphPages(PortPages):
         """Let the graph be as the spec says, unless somebody else changed it meanwhile."""
         form.problems = []  # type: ignore[attr-defined]  # for the page
         try:
-            with transaction.atomic(using=self.database), write_transaction(self.database):
+            most = bounded(flow_settings(node.instance).max_written_bytes)
+            with transaction.atomic(using=self.database), write_transaction(self.database), most:
                 lock_tree(node, form.cleaned_data["spec"])
                 if fingerprint(spec_of(locked_node(node))) != form.cleaned_data["seen"]:
                     text = _("Somebody else changed the graph since you opened the page.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple, Unpack
 
 from asgiref.sync import sync_to_async
@@ -323,24 +324,25 @@ def _connect(node: Node, nodes: Mapping[str, Node], gone: Sequence[Node], spec: 
     What is `gone` is no more connected with what stays, so that nothing lies there unread, and
     nothing of it comes.
     """
-    wanted = {}
-    for source, target in spec.connections():
-        ends = [_port(nodes[name], direction, port) for name, direction, port in (source, target)]
-        wanted[ends[0].row.pk, ends[1].row.pk] = ends
+    pairs = list(spec.connections())
+    ports = {end: _port(nodes[end[0]], *end[1:]) for end in dict.fromkeys(chain(*pairs))}
+    rows = {end: port.row.pk for end, port in ports.items()}
     ids = [child.pk for child in nodes.values()]
     there = connections_of(ids, [child.pk for child in gone], node.using)
-    extra = {pair: row for pair, row in there.items() if pair not in wanted}
-    if extra:
-        rows = Connection.objects.using(node.using).filter(ids_in("pk", list(extra.values())))
-        disconnect([source for source, _target in extra], rows, node.using)
-    for pair, (one, two) in wanted.items():
-        if pair not in there:
-            _join(one, two)
+    missing: dict[Port, list[Port]] = {}
+    for source, target in pairs:
+        if there.pop((rows[source], rows[target]), None) is None:
+            missing.setdefault(ports[source], []).append(ports[target])
+    if there:
+        extra = Connection.objects.using(node.using).filter(ids_in("pk", list(there.values())))
+        disconnect([source for source, _target in there], extra, node.using)
+    for port, targets in missing.items():
+        _join(port, targets)
 
 
-def _join(source: Port, target: Port) -> None:
+def _join(source: Port, targets: Sequence[Port]) -> None:
     try:
-        source.connect(target)
+        source.connect(*targets)
     except FamilyError as error:  # an adopted node leads back by a connection of its own
         raise GraphError([Problem("edges", str(error))]) from error
 

@@ -72,8 +72,11 @@ class _Check:
             yield Problem("nodes", "there is no object of nodes.", 'Give {"name": {…}}.')
         if self._spec.get("removed", "keep") != "keep":
             yield Problem("removed", f"it is {short(self._spec['removed'])}.", "Give 'keep'.")
-        if len(self._nodes) > MAX_NODES:
-            yield Problem("nodes", f"there are {len(self._nodes):,}, at most {MAX_NODES:,} may be.")
+        places = map(self._place, self._nodes)
+        count = sum(1 if place is None else place.known.nodes for place in places)
+        if count > MAX_NODES:
+            text = f"there are {count:,} with those of graphs in it, at most {MAX_NODES:,} may be."
+            yield Problem("nodes", text)
             return
         for name, node in self._nodes.items():
             yield from self._of_node(name, node)

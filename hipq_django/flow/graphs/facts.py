@@ -27,6 +27,8 @@ class ComponentFacts:
     is_graph: bool = False
     levels: int = 1
     """How deep the tree of its nodes is."""
+    nodes: int = 1
+    """How many nodes it has, with its own."""
 
     def ports(self, direction: str) -> Mapping[str, PortOptions]:
         """Return the ports of one side."""

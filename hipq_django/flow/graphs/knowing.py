@@ -18,6 +18,7 @@ from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
 from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.values import STAGE
 from hipq_django.job_types.registry import get_all_declared, get_declared, names_of
 
 
@@ -82,20 +83,23 @@ class _Knowledge:
         )
 
     def _within(self, name: str, spec: Any) -> dict[str, Any]:
-        """Return the problems of a graph, and how deep it is."""
+        """Return the problems of a graph, and how deep and large it is."""
         path = (*self.inside, name)
         if name in self.inside:
             ring = " → ".join(path[path.index(name) :])
             return {"problems": [Problem("nodes", f"graphs contain each other: {ring}.")]}
         inner = _Knowledge(self.instance, path)
         problems = errors_of(problems_of(spec, inner.facts()))
-        return {"problems": problems, "levels": 1 if problems else inner.levels(spec)}
+        return {"problems": problems, **({} if problems else inner.extent(spec))}
 
-    def levels(self, spec: Mapping[str, Any]) -> int:
-        """Return how deep the tree of a spec without problems is."""
-        names = [node["component"] for node in spec["nodes"].values() if "component" in node]
-        found = [known.levels for name in names if (known := self.find(name))]
-        return 1 + max(found, default=min(1, len(spec["nodes"])))
+    def extent(self, spec: Mapping[str, Any]) -> dict[str, int]:
+        """Return how deep the tree of a spec without problems is, and how many nodes it has."""
+        names = [node.get("component", STAGE) for node in spec["nodes"].values()]
+        found = [known for name in names if (known := self.find(name))]
+        return {
+            "levels": 1 + max((known.levels for known in found), default=0),
+            "nodes": 1 + sum(known.nodes for known in found),
+        }
 
     def _standing(self, pk: int) -> Standing | None:
         rows = Node.objects.using(get_instance(self.instance).database)

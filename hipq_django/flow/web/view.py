@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import ConfigurationError, HipqError
-from hipq_django.flow.contexts import context
+from hipq_django.flow.contexts import bounded, context
 from hipq_django.flow.family import ancestors_of, lock_nodes
 from hipq_django.flow.grouping import group
 from hipq_django.flow.settings import flow_settings
@@ -33,9 +33,6 @@ from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
 from hipq_django.flow.web.users import check_origin, check_permission, find_user
 from hipq_django.flow.web.verbs import run_node
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
-
-ENVELOPE_BYTES = 65_536
-"""How much larger than a message a body may be."""
 
 
 class EndpointView(ReceivingView):
@@ -102,13 +99,14 @@ def _answer(
     if endpoint.method == "GET":
         return endpoint.verb(Call(instance, user, {}, place))
     check_origin(request, instance, user)
-    limit = flow_settings(instance).max_message_bytes + ENVELOPE_BYTES
-    body = read_body(request, limit)
+    limits = flow_settings(instance)
+    body = read_body(request, limits.max_body_bytes)
     said = _read(body, endpoint)
     how = _read_run(said.pop("run", None), user) if endpoint.may_run else None
     around = checked_context(said.pop("context", {}))
     call = Call(instance, user, said, place)
-    with write_transaction(get_instance(instance).database), context(**around):
+    using = get_instance(instance).database
+    with write_transaction(using), context(**around), bounded(limits.max_written_bytes):
         if how is not None:
             _lock_first(call, endpoint, how)
         with group(instance=instance):

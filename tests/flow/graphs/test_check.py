@@ -37,6 +37,7 @@ COMPONENTS = {
     "order": ComponentFacts(ports(x={"type": "dict"}, y={"default": 1}), {}),
     "flow.jobs": ComponentFacts(ports(in_={}), ports(out={})),
     "graph": ComponentFacts({}, {}, problems=[Problem("nodes.a", "it is wrong.")], is_graph=True),
+    "large": ComponentFacts({}, {}, is_graph=True, nodes=1_001),
     "deep": ComponentFacts({}, {}, is_graph=True, levels=20),
 }
 NODES_THERE = {
@@ -136,6 +137,7 @@ def test_each_problem_is_said(spec: Any, said: str) -> None:
         ),
         (of("add", init=5), ["its component is 'number', not 'add'", "its queue is 'q'"]),
         (of("graph"), ["nodes.a.component: in graph 'graph': nodes.a: it is wrong."]),
+        (of("large"), ["nodes: there are 1,001 with those of graphs in it, at most 1,000 may be."]),
         (of("deep"), ["the tree would be 21 levels deep, at most 20 are allowed."]),
         (
             {

@@ -1,6 +1,7 @@
 """Graphs as data: made, changed, and run."""
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -482,6 +483,16 @@ def test_a_graph_in_a_graph() -> None:
     assert list(node.outputs["result"]) == [8]
     node.apply(outer)
     assert sorted(node.children["inner"].children) == ["one", "two"]
+
+
+def test_nodes_of_graphs_in_graphs_are_counted_before_any_is_made() -> None:
+    names = ["flow.connect", "t.few", "t.some", "t.many"]
+    for component, name in pairwise(names):
+        flow.graph(name, {"nodes": {f"n{i}": {"component": component} for i in range(31)}})
+    assert flow.check({"nodes": {"a": {"component": "t.some"}}}) == []
+
+    with pytest.raises(flow.GraphError, match="there are 30,783 with those of graphs in it"):
+        flow.start("t.many")
 
 
 def test_a_graph_that_names_itself_is_refused() -> None:

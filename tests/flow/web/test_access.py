@@ -11,7 +11,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.models import Channel, LogEntry
+from hipq_django.flow.models import Channel, LogEntry, Message, NodePort
 from hipq_django.flow.web.endpoints import ENDPOINTS
 from tests.declaring import Declare
 from tests.flow.web.conftest import PERMISSIONS, Api
@@ -313,6 +313,42 @@ def test_a_message_is_limited(api: Api) -> None:
     assert "MAX_MESSAGE_BYTES" in api.refused(path, 413, data="x" * 1_048_575)["error"]
     api.post(path, data="x" * 1_048_574)
     assert sink.inputs["number"].size == 1
+
+
+FAN = {"nodes": {"a": CONNECT, "b": CONNECT, "c": CONNECT}}
+FAN["edges"] = ["a.out -> b.in", "a.out -> c.in"]  # type: ignore[assignment]  # as JSON
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("nodes/fan/inputs/in/write", {"list": [1] * 40}),
+        ("publish", {"channel": "/orders", "message": 1}),
+        ("nodes/graph/graph", {"spec": FAN}),
+        ("nodes", {"component": "flow.merge", "inputs": {"*": {"default": "x" * 5_000}},
+                   "data": {f"p{number}": [1] for number in range(50)}}),
+    ],
+    ids=["write", "publish", "connect", "ports"],
+)  # fmt: skip
+def test_what_a_request_writes_is_bounded(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    fan = flow.start({**FAN, "inputs": {"in": "a.in"}}, alias="fan", run=False)
+    graph = flow.start({"nodes": FAN["nodes"]}, alias="graph", run=False)
+    fan.children["a"].inputs["in"].connect(*(fan.children[name].inputs["in"] for name in "bc"))
+    graph.children["a"].outputs["out"].write_many(["x" * 4_000] * 30)
+    for _ in range(30):
+        flow.start("flow.connect", inputs={"in": {"channels": ["/orders"]}}, run=False)
+    before = Message.objects.count(), NodePort.objects.count()
+    settings.HIPQ = {"default": {"FLOW": {"MAX_MESSAGE_BYTES": 8_000}}}
+    monkeypatch.setattr("hipq_django.flow.settings.COPIES", 3)
+
+    said = api.refused(path, 413, **body, context={"note": "x" * 8_000})["error"]
+
+    assert "this writes more than 220,608 bytes" in said
+    assert (Message.objects.count(), NodePort.objects.count()) == before
+    monkeypatch.undo()
+    api.post(path, **body, context={"note": "x" * 8_000})
 
 
 # Sensitive fields
