@@ -6,7 +6,6 @@ Source: hipq README, "Throttling". A throttler is any callable
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -453,15 +452,12 @@ def may_query(throttlers: Sequence[Throttler]) -> bool:
 def keys_read(throttlers: Sequence[Throttler]) -> list[str] | None:
     """Return the keys of the data of running jobs that throttlers read; None if it may be any.
 
-    Only plain ones: with others the databases have rules of their own.
+    For keys that are no names the databases have rules of their own.
     """
     if may_query(throttlers):
         return None
     keys = {limit.key for limit in throttlers if isinstance(limit, ShareLimit | KeyLimit)}
-    return sorted(keys) if all(map(_PLAIN_KEY.fullmatch, keys)) else None
-
-
-_PLAIN_KEY = re.compile(r"[\w -]+", re.ASCII)
+    return sorted(keys) if all(key.isascii() and key.isidentifier() for key in keys) else None
 
 
 def _is_positive(*numbers: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +29,8 @@ class Dialect:
     """The condition by which the jobs of the rows `v` are looked up in the primary key at once."""
     lock: str
     """The end of a SELECT that locks the rows it returns and skips those that others locked."""
-    key: str
-    """Where `job_data` has the key {0}."""
-    values: str
-    """The values of several keys as a JSON array."""
-
-    def values_of(self, keys: Sequence[str]) -> str:
-        """Return the values of `job_data` under some keys, and the first once more, as an array."""
-        return self.values.format(", ".join(map(self.key.format, [*keys, keys[0]])))
+    data: str
+    """The value of `job_data` under the name {0}, in a JSON array; more may follow it."""
 
 
 POSTGRESQL = Dialect(
@@ -50,8 +44,7 @@ POSTGRESQL = Dialect(
     moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
     by_key="AND hipq_job.id = ANY (ARRAY(SELECT id FROM v))",
     lock="FOR NO KEY UPDATE SKIP LOCKED",
-    key="job_data -> '{0}'",
-    values="jsonb_build_array({0})",
+    data="jsonb_build_array(job_data -> '{0}')",
 )
 
 SQLITE = Dialect(
@@ -64,9 +57,8 @@ SQLITE = Dialect(
     moment="({0} || '')",
     by_key="",
     lock="",
-    key="""'$."{0}"'""",
-    # Of a single key this would be a value of SQL, which has no booleans.
-    values="json_extract(job_data, {0})",
+    # Of one path it would make a value of SQL, which has no booleans.
+    data="json_extract(job_data, '$.{0}', '$.{0}')",
 )
 
 

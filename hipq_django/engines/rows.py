@@ -201,20 +201,17 @@ def is_same(job: Job, other: Job) -> bool:
     return all(mine[name] == others[name] for name in COLUMNS if name != "job_data")
 
 
-def read_running_jobs(
-    rows: Sequence[tuple[Any, ...]], keys: Sequence[str] | None
-) -> list[RunningJob]:
-    """Return what throttlers see from rows of a type's name, a key, data and a factor.
+def read_running_jobs(rows: Sequence[tuple[Any, ...]], keys: list[str] | None) -> list[RunningJob]:
+    """Return what throttlers see from rows of a type's name, a key, a factor and the data.
 
-    With `keys` the data is that of `Dialect.values_of`.
+    With `keys` the data is a `Dialect.data` for each of them.
     """
-    datas = _decode(f"[{','.join([row[2] for row in rows])}]")
-    if keys:
-        datas = [dict(zip(keys, values, strict=False)) for values in datas]
-    return [
-        RunningJob(name, key, data, factor_of(factor))
-        for data, (name, key, _, factor) in zip(datas, rows, strict=True)
-    ]
+    jobs: list[RunningJob] = []
+    for name, key, factor, *texts in rows:
+        found = [_decode(text) for text in texts]
+        data = dict(zip(keys, (value for value, *_ in found), strict=True)) if keys else found[0]
+        jobs.append(RunningJob(name, key, data, factor_of(factor)))
+    return jobs
 
 
 def read_queue(row: Sequence[Any], using: str) -> Queue:

@@ -125,9 +125,9 @@ class SqlEngine(Engine, ABC):
         keys = keys_read(throttlers)
         if keys == []:
             return []
-        data = self.dialect.values_of(keys) if keys else "job_data"
+        data = ", ".join(map(self.dialect.data.format, keys)) if keys else "job_data"
         sql = f"""
-            SELECT t.name, j.job_key, {data}, j.throttle_factor
+            SELECT t.name, j.job_key, j.throttle_factor, {data}
             FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
             WHERE j.queue_id = %s AND j.state IN ('running')"""
         return read_running_jobs(self._fetch(sql, [queue.id]), keys)
