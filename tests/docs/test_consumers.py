@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hipq_django.answers import intake
+from hipq_django.database.requirements import SQLITE_OPTIONS
 from hipq_django.processes import outage
 from hipq_django.sources import MessageSource, Received
 from tests.conftest import ROOT
@@ -22,9 +23,9 @@ CONSUMERS = Document(ROOT / "docs" / "consumers.md")
 MOST_LINES_OF_A_SOURCE = 20
 
 # As the reference has it, under "Databases".
-SEVERAL_PROCESSES = """
+SEVERAL_PROCESSES = f"""
 if "sqlite" in DATABASES["default"]["ENGINE"]:
-    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
+    DATABASES["default"]["OPTIONS"] = {SQLITE_OPTIONS!r}
 """
 
 
