@@ -564,6 +564,12 @@ def test_compose_migrates_before_web_and_workers() -> None:
         assert needs == {"migrate": {"condition": "service_completed_successfully"}}
 
 
+def test_no_worker_is_process_1_of_its_container() -> None:
+    assert all(services()[name]["init"] for name in ("migrate", "web", "worker"))
+    shared = {m["metadata"]["name"]: pod.get("shareProcessNamespace") for m, pod in pods()}
+    assert shared["shop-worker"] is True
+
+
 # What is said on the page
 
 

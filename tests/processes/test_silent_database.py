@@ -290,6 +290,21 @@ def test_so_does_one_that_has_just_started(workers: Workers, wire: Proxy) -> Non
     assert "cannot be reached" in log_of(workers)
 
 
+def test_a_worker_that_is_told_to_stop_before_it_has_begun_ends(
+    workers: Workers, wire: Proxy
+) -> None:
+    """In order: as process 1 of a container it would hear of no signal that it does not handle."""
+    wire.new = "swallow"
+    before = wire.accepted
+    worker = workers.start("held")
+    eventually(lambda: wire.accepted > before, "it waits for the database")
+
+    worker.terminate()
+
+    assert worker.wait(60) == 0
+    assert "cannot be reached" not in log_of(workers)
+
+
 # A worker that was given up
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, BooleanOptionalAction
 from dataclasses import fields
 from typing import Any
@@ -98,6 +99,7 @@ class Command(InstanceCommand):
 
     def run(self, options: dict[str, Any]) -> None:
         """Run the worker, or several under a supervisor."""
+        on_stop_signals(sys.exit)  # process 1 of a container would not hear of them
         options |= {name: _names_in(options[name] or []) for name in ("queues", "exclude")}
         try:
             self._check(options)
