@@ -16,7 +16,7 @@ from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large, with_preview
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
-from hipq_django.monitoring.reasons import explain
+from hipq_django.monitoring.reasons import explain, given_up
 
 ToPage = Callable[[type[Model], object, object], str]
 """Returns a link to the page of a row."""
@@ -43,6 +43,11 @@ HINTS = {
 }
 """What to press, by the code of the reason."""
 
+_QUESTIONS = {
+    State.RUNNING: _("What the job waits for"),
+    State.FINAL: _("Why it was not tried again"),
+}
+
 OF_THE_QUEUE = {"paused", "limit", "behind", "throttler", "throttler_error"}
 """The reasons whose remedy is on the queue's page."""
 
@@ -59,14 +64,13 @@ def standing(job: Job) -> tuple[str, str]:
 
 def panel(job: Job, now: datetime) -> dict[str, Any]:
     """Return what the page's template shows of a job beside its fields."""
-    reasons = [] if job.is_final else explain(job)
     attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
+    last = attempts[0] if attempts else None
+    reasons = list(given_up(job, last)) if job.is_final else explain(job)
     answered = _answer_times(job)
     return {
         "standing": badge(*standing(job)),
-        "question": _("What the job waits for")
-        if job.state == State.RUNNING
-        else _("Why it is not running"),
+        "question": _QUESTIONS.get(State(job.state), _("Why it is not running")),
         "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
         "is_for_queue": any(reason.code in OF_THE_QUEUE for reason in reasons),
         "summary": _summary(job, now),

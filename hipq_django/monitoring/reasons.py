@@ -20,7 +20,7 @@ from hipq_django.database.errors import in_one_line
 from hipq_django.domain import throttling
 from hipq_django.domain.dependencies import PART
 from hipq_django.domain.reasons import Reason, concerns
-from hipq_django.domain.states import NONE, State
+from hipq_django.domain.states import NONE, Outcome, State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.engines import engine_for
@@ -31,6 +31,8 @@ from hipq_django.models.base import title
 from hipq_django.models.job_type import without_values_of
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
 from hipq_django.monitoring.commands import command
+from hipq_django.transitions.history import failure_after
+from hipq_django.transitions.reports import why_given_up
 
 MAX_NAMED = 5
 """How many of the jobs that one waits for are named."""
@@ -66,6 +68,7 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
         text = _("It is finished: %(outcome)s at %(time)s.")
         ended = {"outcome": job.get_outcome_display(), "time": _at(job.update_time)}
         yield Reason("final", text % ended)
+        yield from given_up(job, job.attempts.order_by("attempt").last())
     elif job.state == State.RUNNING:
         yield from _running(job, now)
     elif job.state == State.ERROR:
@@ -74,6 +77,21 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
         yield Reason("error", text % {"error": job.masked(job.error)})
     else:
         yield from list(_waiting(job, now)) or _late(job, now)
+
+
+def given_up(job: Job, last: Attempt | None) -> Iterator[Reason]:
+    """Say why a final job was not tried again after its last failed attempt, if it failed by it."""
+    if last is None or job.outcome not in (Outcome.FAILED, Outcome.TIMED_OUT):
+        return
+    failure = failure_after(last)
+    is_said = last.why_not_again != NONE
+    why = last.why_not_again if is_said else why_given_up(job.job_type, failure)
+    text = ngettext(
+        "It was not tried again after %(count)s failed attempt: %(why)s.",
+        "It was not tried again after %(count)s failed attempts: %(why)s.",
+        failure.count,
+    )
+    yield Reason("given_up", text % {"count": failure.count, "why": job.masked(why)})
 
 
 def _running(job: Job, now: datetime) -> Iterator[Reason]:

@@ -17,7 +17,7 @@ from hipq_django.domain.retries import (
     is_shipped,
     retry_time,
 )
-from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.engines.values import Concluded
 from hipq_django.exceptions import JobTimeout
 from hipq_django.job_types.declaration import Declaration
@@ -83,8 +83,9 @@ def decides_alone(job_type: JobType) -> Declaration | None:
 
 
 def is_plain(decided: Decided) -> bool:
-    """Return whether a decision changes nothing of the job but its time."""
-    return not decided.changes and not getattr(decided.decision, "resend", False)
+    """Return whether a decision changes nothing of the job but its time, and needs no reason."""
+    is_silent = decided.why == NONE
+    return is_silent and not decided.changes and not getattr(decided.decision, "resend", False)
 
 
 def conclusions(decided: Iterable[Decided], now: datetime) -> dict[int, Concluded]:

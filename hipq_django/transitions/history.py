@@ -49,10 +49,11 @@ def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
     """Return the last failure of each job; one query."""
     ids = [job.pk for job in jobs]
     last = _last(ids, using)
-    return {pk: _failure(last.get(pk)) for pk in ids}
+    return {pk: failure_after(last.get(pk)) for pk in ids}
 
 
-def _failure(last: Attempt | None) -> Failure:
+def failure_after(last: Attempt | None) -> Failure:
+    """Return the failure that the last failed attempt of a job was."""
     if last is None:
         return Failure(count=1, losses=0, classes=())
     failure = failure_of(_counts(last), last.kind, last.exception_classes)

@@ -161,7 +161,9 @@ def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
     ids = [job.pk for job in jobs]
     last = Attempt.objects.using(using).filter(job__in=ids, attempt=F("job__attempt"))
     last.update(lost_decisions=F("lost_decisions") + 1)
-    attempts = {row.job_id: row for row in last.filter(lost_decisions__gte=MAX_LOSSES)}
+    last = last.filter(lost_decisions__gte=MAX_LOSSES)
+    last.update(why_not_again=f"its retry handler lost {MAX_LOSSES} workers")
+    attempts = {row.job_id: row for row in last}
     ended = [job for job in jobs if job.pk in attempts]
     for job in ended:
         timed_out = attempts[job.pk].kind == Attempt.Kind.TIMED_OUT

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import Error
+from django.utils import translation
+from django.utils.translation import gettext as _
 
 from hipq_django import events
-from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, class_names, is_hopeless
+from hipq_django.domain.retries import Failure, GiveUp, RetryAt, RetryIn, class_names, is_hopeless
 from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
 from hipq_django.domain.tracebacks import format_exception
@@ -22,7 +24,6 @@ from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Attempt, Job, JobType
 from hipq_django.transitions.decisions import failed_as
 from hipq_django.transitions.values import (
-    Claim,
     Decided,
     Ended,
     Failed,
@@ -101,20 +102,21 @@ def _end(decided: Decided) -> str:
     failure = decided.claim.failure
     count = failure.count if failure else 1
     attempts = "1 failed attempt" if count == 1 else f"{count} failed attempts"
-    return f"final after {attempts}: {decided.why if decided.why != NONE else _why(decided.claim)}"
+    with translation.override(None):  # the log is English
+        why = why_given_up(decided.claim.snapshot.job_type, failure)
+    return f"final after {attempts}: {decided.why if decided.why != NONE else why}"
 
 
-def _why(claim: Claim) -> str:
-    """Return why a job is not tried again."""
-    job_type = claim.snapshot.job_type
+def why_given_up(job_type: JobType, failure: Failure | None) -> str:
+    """Return why a job is not tried again after this failure, in the active language."""
     declared = get_declared(job_type.instance, job_type.name)
-    if claim.failure is not None and is_hopeless(claim.failure):
-        return "its arguments will not fit any better"
+    if failure is not None and is_hopeless(failure):
+        return _("its arguments will not fit any better")
     if declared is not None and declared.retry_handler is not None:
-        return "its retry handler gives up"
+        return _("its retry handler gives up")
     if declared is not None and declared.policy is not None:
-        return f"{declared.policy_text} gives up"
-    return "it has no retry policy"
+        return _("%(policy)s gives up") % {"policy": declared.policy_text}
+    return _("it has no retry policy")
 
 
 def _when(decision: RetryIn | RetryAt) -> str:
@@ -139,7 +141,7 @@ def _log_progress(result: Result) -> None:
 
 def log_lost_decision(job: Job, attempt: Attempt) -> None:
     """Log that a job has failed because worker after worker died while its code decided."""
-    why = f"its retry handler lost {attempt.lost_decisions} workers"
+    why = attempt.why_not_again
     at_first = raised_before(
         job.job_type, attempt.exception_classes, attempt.error, attempt.traceback
     )

@@ -16,7 +16,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
 from hipq_django.domain.signature import put_back_since
-from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.domain.suspects import was_lost
 from hipq_django.engines.values import SkippedRowError
 from hipq_django.models import Attempt, Job, Worker
@@ -245,6 +245,9 @@ def _apply_decision(result: Decided, using: str, now: datetime) -> None:
     claim = result.claim
     values = final_values(failed_as(claim), now)
     rows_of(using, [claim.id]).update(**values)
+    if result.why != NONE:
+        last = Attempt.objects.using(using).filter(job=claim.id, attempt=claim.attempt)
+        last.update(why_not_again=result.why)
     note_claims_given_up([claim], using)
     announce(job_finished, [(claim.job, values)], using)
 

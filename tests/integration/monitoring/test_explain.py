@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
+from django.urls import reverse
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -84,6 +86,37 @@ def test_a_final_job_says_how_it_ended() -> None:
     job = hipq.cancel(hipq.enqueue("echo"))
 
     assert text(job) == "It is finished: cancelled at 2025-01-06 12:00:00 UTC."
+
+
+def fail(job: Job) -> None:
+    raise OSError("no route")
+
+
+@pytest.mark.parametrize(
+    ("policy", "raises", "why"),
+    [
+        (hipq.Fixed(seconds=0, max_attempts=3), False, "3 failed attempts: Fixed(max_attempts=3"),
+        (None, False, "1 failed attempt: it has no retry policy."),
+        (None, True, "1 failed attempt: its retry handler raised ValueError: Broken."),
+    ],
+)
+def test_a_failed_job_says_why_it_was_not_tried_again(
+    declare: Declare, admin_client: Client, policy: Any, raises: bool, why: str
+) -> None:
+    declared = declare("charge", retry=policy)(fail)
+    if raises:
+        declared.on_error(raise_broken)
+    job = hipq.enqueue("charge")
+    run_due_jobs()
+
+    page = admin_client.get(reverse("admin:hipq_job_change", args=[job.pk])).content.decode()
+    assert codes(job) == ["final", "given_up"]
+    assert f"It was not tried again after {why}" in str(hipq.explain(job)[1])
+    assert f"It was not tried again after {why}" in page
+
+
+def raise_broken(job: Job) -> None:
+    raise ValueError("Broken")
 
 
 def test_a_job_that_waits_for_its_answer_says_until_when() -> None:
