@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager
 from inspect import isfunction
 from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import connections, transaction
+from django.db import IntegrityError, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
 from hipq_django.api.keys import (
     check_distinct,
     go_on_waiting,
+    holder_of,
     holders,
-    places_of,
     taken,
-    taken_by,
-    under_key,
 )
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
@@ -150,7 +147,7 @@ def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder
 def _enqueue_one(
     new: NewJob, on_conflict: OnConflict | None, builder: Builder, *, held: bool = False
 ) -> Job:
-    write = _replace if on_conflict == "replace" else insert
+    write = _replace if on_conflict == "replace" else _insert
     while True:
         try:
             job = builder.build(new, held=held)
@@ -215,7 +212,9 @@ def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Bu
         check_batches(wanted, builder)
         if not builder.has_unique and all(map(_is_plain, wanted)):
             # Each job is built while the database reads the ones before.
-            made = _insert_many(map(builder.build, wanted), builder, len(wanted))
+            new, extra = map(builder.build, wanted), builder.has_extra
+            with collector_paused():
+                made = engine_for(builder.using).insert(new, len(wanted), by_key=False, extra=extra)
             announce_new(made, builder.using)
             return made
         follows = following(wanted, builder.instance, builder.using)
@@ -242,11 +241,10 @@ def create_following(
             builder.build(new, held=bool(follows and follows.is_held)) for new, follows in wanted
         ]
     if on_conflict == "return":
-        jobs = under_key(_insert_or_return, rows, builder)
+        jobs = insert_or_find(rows, builder.using, hold=True)
     else:
         check_distinct(rows, builder.verb)
-        insert = partial(_insert_many, count=len(rows), by_key=True)
-        jobs = under_key(insert, rows, builder, check_free=_check_all_free)
+        jobs = insert_all(rows, builder.using, builder.verb, extra=builder.has_extra)
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
     found = [(job, *wanted[i]) for i, job in enumerate(jobs) if job is not rows[i]]
@@ -254,38 +252,40 @@ def create_following(
     return jobs
 
 
-def _insert_or_return(rows: Sequence[Job], builder: Builder) -> list[Job]:
-    """Insert the rows whose keys are free; return all, in the places of others their holders."""
-    chosen = _with_holders(rows, builder.using)
-    fresh = [row for row, found in zip(rows, chosen, strict=True) if row is found]
-    _insert_many(fresh, builder, len(fresh), by_key=True)
-    return chosen
+def insert_or_find(rows: Sequence[Job], using: str, *, hold: bool = False) -> list[Job]:
+    """Insert the jobs whose keys are free; return all, in the places of others who has the keys.
+
+    The INSERT decides. Where a job that kept another away has given up its key before it is looked
+    at, all is done anew: always in the order of the keys, so that two that insert the same never
+    wait for each other. With `hold`, none that waits starts before the transaction ends.
+    """
+    while True:
+        with transaction.atomic(using=using), collector_paused():
+            engine_for(using).insert_free(rows)
+            own = {row.id: row for row in rows}
+            left = holders([row for row in rows if row.id is None], using)
+            found = [row if row.id else holder_of(row, left) for row in rows]
+            others = {job for job in found if job and job.id not in own}
+            if None not in found and (not hold or go_on_waiting(others, using)):
+                for job in others:
+                    job.conflict = True
+                return [own.get(job.id, job) for job in found if job]
+            transaction.set_rollback(True, using)
 
 
-def _with_holders(rows: Sequence[Job], using: str) -> list[Job]:
-    """Return the rows, and in the places of those whose keys are taken the jobs that have them."""
-    by_place = holders(rows, using)
-    while not go_on_waiting(set(by_place.values()), using):
-        by_place = holders(rows, using)
-    for holder in by_place.values():
-        holder.conflict = True
-    chosen: list[Job] = []
-    for row in rows:
-        places = places_of(row)
-        found = next((by_place[place] for place in places if place in by_place), None)
-        if found is None:
-            by_place |= dict.fromkeys(places, row)
-        chosen.append(found or row)
-    return chosen
-
-
-def _insert_many(
-    jobs: Iterable[Job], builder: Builder, count: int, *, by_key: bool = False
+def insert_all(
+    rows: Sequence[Job], using: str, verb: str | None, *, extra: bool = True
 ) -> list[Job]:
-    engine = engine_for(builder.using)
-    # A key that is taken is an error that the caller goes on after.
-    with transaction.atomic(using=builder.using, savepoint=by_key), collector_paused():
-        return engine.insert(jobs, count, by_key=by_key, extra=builder.has_extra)
+    """Insert all jobs, or none: raise `DuplicateJobKeyError` if another job has one of the keys."""
+    with transaction.atomic(using=using):
+        try:
+            with transaction.atomic(using=using), collector_paused():
+                return engine_for(using).insert(rows, len(rows), by_key=True, extra=extra)
+        except IntegrityError:
+            for row, job in zip(rows, insert_or_find(rows, using), strict=True):
+                if job is not row:
+                    raise taken(row, job, verb) from None
+        return [*rows]
 
 
 def announce_new(jobs: Sequence[Job], using: str) -> None:
@@ -316,53 +316,15 @@ aenqueue = sync_to_async(enqueue)
 aenqueue_many = sync_to_async(enqueue_many)
 
 
-def insert(job: Job, using: str) -> None:
-    if job.job_key == NONE and job.waiting_key is None and job.kept_key is None:
-        engine_for(using).insert_one(job)
-    else:
-        under_key(_insert_keyed, job, using, check_free=_check_free)
+def _insert(job: Job, using: str) -> None:
+    """Insert a job; raise `DuplicateJobKeyError` if another has its key.
 
-
-def _insert_keyed(job: Job, using: str) -> None:
-    """Insert the job; inside a transaction use a savepoint, so that a conflict leaves it usable."""
-    with transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext():
-        engine_for(using).insert_one(job)
-
-
-def insert_copies(rows: Sequence[Job], using: str) -> None:
-    """Insert the copies of final jobs in few statements."""
-    check_distinct(rows, "requeue")
-    under_key(_insert_all, rows, using, check_free=_check_copies_free)
-
-
-def _insert_all(rows: Sequence[Job], using: str) -> None:
-    with transaction.atomic(using=using):
-        engine_for(using).insert(rows, len(rows), by_key=True, extra=True)
-
-
-def _check_free(job: Job, using: str) -> None:
-    _refuse_taken([job], using, "enqueue")
-
-
-def _check_all_free(rows: Sequence[Job], builder: Builder) -> None:
-    _refuse_taken(rows, builder.using, builder.verb)
-
-
-def _check_copies_free(rows: Sequence[Job], using: str) -> None:
-    _refuse_taken(rows, using, "requeue")
-
-
-def _refuse_taken(rows: Sequence[Job], using: str, verb: str | None) -> None:
-    found = holders(rows, using)
-    for row in rows:
-        for place in places_of(row):
-            if place not in found:
-                continue
-            _, scope, _ = place
-            if row.origin_id:  # a requeued job has the key of its origin, and no options
-                way_out = "It has to end first, or to be cancelled."
-                raise taken_by(row, found[place], scope, way_out, "requeue") from None
-            raise taken(row, found[place], scope, verb) from None
+    Or `StaleJobTypeError` if that one has given it up meanwhile, or the job type has changed.
+    """
+    if not engine_for(using).insert_one(job):
+        if holder := holder_of(job, holders([job], using)):
+            raise taken(job, holder, "enqueue")
+        raise StaleJobTypeError
 
 
 def _replace(job: Job, using: str) -> None:
@@ -378,7 +340,7 @@ def _replace(job: Job, using: str) -> None:
     with write_transaction(using):
         while True:
             try:
-                insert(job, using)
+                _insert(job, using)
                 return
             except DuplicateJobKeyError as error:
                 has_key = NONE != job.job_key == error.job.job_key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.db import IntegrityError, connections
@@ -61,6 +61,11 @@ def holders(rows: Sequence[Job], using: str) -> dict[Place, Job]:
     return found
 
 
+def holder_of(row: Job, found: Mapping[Place, Job]) -> Job | None:
+    """Return the job that keeps this one away, of those that `holders` found."""
+    return next((found[place] for place in places_of(row) if place in found), None)
+
+
 def go_on_waiting(found: Iterable[Job], using: str) -> bool:
     """Return whether jobs that had not started when they were found have not started yet.
 
@@ -91,8 +96,13 @@ def taken_by(row: Job, holder: Job, scope: str, way_out: str, verb: str) -> Dupl
     )
 
 
-def taken(row: Job, holder: Job, scope: str, verb: str | None) -> DuplicateJobKeyError:
+def taken(row: Job, holder: Job, verb: str | None) -> DuplicateJobKeyError:
     """Return the same with what the caller of a verb that creates jobs can do."""
+    others = places_of(holder)
+    scope = next(scope for place in places_of(row) if place in others for _, scope, _ in [place])
+    if row.origin_id:  # a requeued job has the key of its origin, and no options
+        way_out = "It has to end first, or to be cancelled."
+        return taken_by(row, holder, scope, way_out, "requeue")
     other = "Give other arguments" if _is_of_arguments(row, scope) else "Use another key"
     return taken_by(row, holder, scope, f"{other}, or {_way_out(holder, scope, verb)}.", verb or "")
 

@@ -10,7 +10,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from hipq_django.api.building import hold, new_job
 from hipq_django.api.control import read_row
-from hipq_django.api.enqueueing import announce_new, insert, insert_copies
+from hipq_django.api.enqueueing import announce_new, insert_all
+from hipq_django.api.keys import check_distinct
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import for_key_share
@@ -50,7 +51,7 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
     fresh = copy_of_final(origin)
     with transaction.atomic(using=fresh.using):
         links = hold_again({origin.pk: fresh}, fresh.using)
-        insert(fresh, fresh.using)
+        insert_all([fresh], fresh.using, "requeue")
         link_again(links, {origin.pk: fresh}, {}, fresh.using)
         announce_new([fresh], fresh.using)
     return fresh
@@ -70,9 +71,11 @@ def _requeue_with_dependents(origin: Job) -> Job:
         for job in old[1:]:
             hold(copies[job.pk])
         links += _links([job.pk for job in old[1:]], using)
-        insert_copies(list(copies.values()), using)
+        fresh = list(copies.values())
+        check_distinct(fresh, "requeue")
+        insert_all(fresh, using, "requeue")
         link_again(links, copies, copies, using)
-        announce_new(list(copies.values()), using)
+        announce_new(fresh, using)
     return copies[origin.pk]
 
 

@@ -39,6 +39,12 @@ def is_cancelled(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == _CANCELED
 
 
+def is_duplicate(error: IntegrityError) -> bool:
+    """Return whether another row has a value that only one may have."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state == "23505" or "UNIQUE" in getattr(error.__cause__, "sqlite_errorname", "")
+
+
 _REFUSALS = ("20", "21", "22", "23", "27", "2F", "38", "39", "42501", "44", "54", "55000", "P0")
 """How the SQLSTATE of refused values and batches begins: data, constraints, views, limits.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -52,18 +53,35 @@ def _number(text: str) -> float | int:
 _DECODER = json.JSONDecoder(parse_float=_number)
 
 
+def _decode(text: str, size: int) -> tuple[Any, int]:
+    """Return the value of a text, and how many bytes it has where numbers are written in full.
+
+    So PostgreSQL returns them: 1e308 has 309 digits, and so have numbers near 0.
+    """
+    if "e+" not in text and "e-" not in text:
+        return _DECODER.raw_decode(text)[0], size
+    more = 0
+
+    def number(written: str) -> float | int:
+        nonlocal more
+        more += len(f"{Decimal(written):f}") - len(written)
+        return _number(written)
+
+    return json.JSONDecoder(parse_float=number).decode(text), size + more
+
+
 def to_json(value: Any) -> Any:
     """Return a copy of `value` as it will be read back from the database.
 
     Tuples become lists and keys become text. Raise `NotJsonError`, saying what and where, for what
     JSON or one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates,
-    values nested deeper than 500 levels.
+    values nested deeper than 500 levels, two keys that become the same text.
     """
     return json_with_text(value)[0]
 
 
 def sized_json(value: Any) -> tuple[Any, int]:
-    """Return the same and how many bytes it has as text."""
+    """Return the same and how many bytes it has as text, with its numbers written in full."""
     stored, _, size = json_with_text(value)
     return stored, size
 
@@ -71,13 +89,15 @@ def sized_json(value: Any) -> tuple[Any, int]:
 def json_with_text(value: Any) -> tuple[Any, str, int]:
     """Return the same, the copy as text for PostgreSQL, and the bytes.
 
-    The text may name a key twice, of which PostgreSQL alone drops the first. It is empty where the
-    copy may have another number.
+    The text is empty where the copy may have another number.
     """
     if value is None:
         return None, "null", 4
     text, size = _encode(value)
-    return _DECODER.raw_decode(text)[0], "" if "e+" in text else text, size
+    copy, size = _decode(text, size)
+    if copy != value:  # a copy of dicts whose keys are all text is equal, and that is soon known
+        _check_keys(value)
+    return copy, "" if "e+" in text else text, size
 
 
 class NotJsonError(ValueError):
@@ -104,6 +124,17 @@ def _encode(value: Any) -> tuple[str, int]:
     if "\\u0000" in text:
         _check_parts(value)
     return text, size
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse keys that become the same text: one of the entries would be lost."""
+    for place, part in places_in(value):
+        texts: dict[str, Any] = {}
+        for key in part if isinstance(part, dict) else ():
+            text = key if isinstance(key, str) else next(iter(json.loads(encode_json({key: 0}))))
+            if (other := texts.setdefault(text, key)) is not key:
+                reason = f"has the keys {other!r} and {key!r}, which are the same as text"
+                raise NotJsonError(f"{reason}; rename one of them", str(place), part)
 
 
 def _check_depth(value: Any) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.db.models import (
     BigIntegerField,
     Case,
@@ -23,6 +24,7 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.lookups import StartsWith
 
+from hipq_django.database.errors import is_duplicate
 from hipq_django.database.locks import locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
@@ -293,13 +295,21 @@ class Engine:
             rows = rows.filter(create_time=create_time)
         return rows.values_list("job_type__name", "job_key").first()
 
-    def insert_one(self, job: Job) -> None:
-        """Insert a new job and give it its id.
+    def insert_one(self, job: Job) -> bool:
+        """Insert a new job and give it its id; return whether it was inserted.
 
-        Raise `StaleJobTypeError`, with nothing inserted, if its job type or that type's queue has
-        changed since the versions that the job type names were read.
+        It is not if another job has its key, or if its job type or that type's queue has changed
+        since the versions that the job type names were read.
         """
-        job.save(force_insert=True, using=self.using)
+        try:
+            with transaction.atomic(using=self.using):
+                job.save(force_insert=True, using=self.using)
+        except IntegrityError as error:
+            if not is_duplicate(error):
+                raise
+            job.id = None  # type: ignore[assignment]  # as that of a job that was never saved
+            return False
+        return True
 
     def insert(
         self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
@@ -312,6 +322,11 @@ class Engine:
         values in the columns that are NULL in most.
         """
         return Job.objects.using(self.using).bulk_create(jobs)
+
+    def insert_free(self, jobs: Sequence[Job]) -> None:
+        """Do the same by key, without the jobs whose key another job has: they get no id."""
+        for job in jobs:
+            self.insert_one(job)
 
     def insert_runs(self, runs: Sequence[ScheduleRun]) -> None:
         """Insert what became of due times, in the caller's transaction; they get no ids."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -27,6 +27,7 @@ from hipq_django.engines.rows import (
     CONSTANT_COLUMNS,
     EXTRA_COLUMNS,
     JOB_COLUMNS,
+    document_row,
     extra_row,
     extra_values,
     has_extra,
@@ -46,14 +47,13 @@ from hipq_django.engines.settling import (
     update_statement,
     with_answers,
 )
-from hipq_django.engines.sql import Row, SqlEngine, T, array, batch, by_id, still
+from hipq_django.engines.sql import Row, SqlEngine, T, array, batch, by_id, keys_of, still
 from hipq_django.engines.values import (
     ClaimRequest,
     Concluded,
     Failing,
     Finished,
     SettledJob,
-    StaleJobTypeError,
 )
 from hipq_django.models import Job, Queue, Worker
 
@@ -70,7 +70,6 @@ _COPY_WITH_EXTRA = _COPY.replace(")", f", {', '.join(EXTRA_COLUMNS)})")
 _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 
 _key = attrgetter("job_type_id", "job_key")
-_keys = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
 
 _contended: dict[str, float] = {}
 """When a row was last found locked, by database alias."""
@@ -248,20 +247,16 @@ class PostgresEngine(SqlEngine):
         """Plan: as `settle`, then a sort of what was found."""
         self._fetch(statements.lock_keys(self.dialect), [*batch(list(keys)), instance])
 
-    def insert_one(self, job: Job) -> None:
+    def insert_one(self, job: Job) -> bool:
         versions = type_of(job).versions
-        if versions:
-            text_of = self._moments()
-            values, statement = plain_row(job, text_of), statements.INSERT_IF_UNCHANGED
-            if has_extra(job):
-                values += extra_row(job, text_of)
-                statement = statements.INSERT_WITH_EXTRA_IF_UNCHANGED
-            job.id = self._call_for_value(statement, [*values, *versions])
-            if job.id is None:
-                raise StaleJobTypeError
-            mark_stored(job)
-        else:
-            super().insert_one(job)
+        if not versions:
+            return super().insert_one(job)
+        text_of = self._moments()
+        values, statement = plain_row(job, text_of), statements.INSERT_IF_UNCHANGED
+        if has_extra(job):
+            values += extra_row(job, text_of)
+            statement = statements.INSERT_WITH_EXTRA_IF_UNCHANGED
+        return self._note_id(job, self._call(statement, [*values, *versions]))
 
     def insert(
         self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
@@ -274,7 +269,7 @@ class PostgresEngine(SqlEngine):
         connection = connections[self.using]
         [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
         numbered: Iterable[Job] = _numbered(jobs, reserved or (), inserted)
-        in_order = iter(sorted(numbered, key=_keys if extra else _key) if by_key else numbered)
+        in_order = iter(sorted(numbered, key=keys_of if extra else _key) if by_key else numbered)
         lines = _lines(in_order, self._moments(), extra=extra)
         # What the driver raises in the middle of a COPY becomes Django's error too.
         with (
@@ -287,6 +282,19 @@ class PostgresEngine(SqlEngine):
         for job in inserted:
             mark_stored(job)
         return inserted
+
+    def insert_free(self, jobs: Sequence[Job]) -> None:
+        """One statement; the ids are reserved first, and say which jobs were inserted."""
+        [(reserved,)] = self._fetch(statements.RESERVE_IDS, [len(jobs)])
+        text_of = self._moments()
+        rows = [
+            (keys_of(job), [*document_row(job, text_of), *extra_row(job, text_of), pk])
+            for job, pk in zip(jobs, reserved, strict=True)
+        ]
+        document = [row for _, row in sorted(rows, key=itemgetter(0))]
+        ids = {pk for pk, *_ in self._insert_free(document)}
+        for job, pk in zip(jobs, reserved, strict=True):
+            self._note_id(job, [(pk,)] if pk in ids else [])
 
     def _text_of(self) -> Callable[[datetime], str]:
         """A text with its offset is read in any time zone."""

@@ -177,8 +177,9 @@ def shared_row(
 
 
 def has_extra(job: Job) -> bool:
-    """Return whether a new job has a value in one of `EXTRA_COLUMNS`."""
-    return bool(extra_values(job.__dict__) != _NO_EXTRA)
+    """Return whether a new job has a key, or a value in one of `EXTRA_COLUMNS`."""
+    own = job.__dict__
+    return own["job_key"] != NONE or bool(extra_values(own) != _NO_EXTRA)
 
 
 def extra_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, TypeVar
 
 from django.db import connections
@@ -52,6 +53,9 @@ from hipq_django.models import Job, Queue, ScheduleRun, Worker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 T = TypeVar("T")
+
+keys_of = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
+"""The type of a job, and its keys."""
 
 ROWS_PER_INSERT = 5_000
 
@@ -303,13 +307,19 @@ class SqlEngine(Engine, ABC):
         rows = self._fetch(sql, [job_id, create_time and self._moment(create_time)])
         return (rows[0][0], rows[0][1]) if rows else None
 
-    def insert_one(self, job: Job) -> None:
+    def insert_one(self, job: Job) -> bool:
         text_of = self._moments()
         values, statement = document_row(job, text_of), statements.INSERT
         if has_extra(job):
             values, statement = values + extra_row(job, text_of), statements.INSERT_WITH_EXTRA
-        [(job.id,)] = self._fetch(statement, values)
-        mark_stored(job)
+        return self._note_id(job, self._fetch(statement, values))
+
+    def _note_id(self, job: Job, rows: Sequence[tuple[Any, ...]]) -> bool:
+        """Give a new job the id that its INSERT returned; return whether there is one."""
+        job.id = rows[0][0] if rows else None  # type: ignore[assignment]  # none was inserted
+        if job.id is not None:
+            mark_stored(job)
+        return job.id is not None
 
     def insert(
         self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
@@ -331,6 +341,22 @@ class SqlEngine(Engine, ABC):
         for job, pk in zip(jobs, sorted(ids), strict=True):
             job.id = pk
             mark_stored(job)
+
+    def insert_free(self, jobs: Sequence[Job]) -> None:
+        """Do it by `insert_free`, whose rows come back in the order of the jobs."""
+        text_of = self._moments()
+        document = [document_row(job, text_of) + extra_row(job, text_of) for job in jobs]
+        rows = self._insert_free(document)
+        for job in jobs:
+            is_next = bool(rows) and rows[0][1:] == keys_of(job)
+            self._note_id(job, [(rows.popleft()[0],)] if is_next else [])
+
+    def _insert_free(self, document: Sequence[Any]) -> deque[tuple[Any, ...]]:
+        """Insert the rows of a document by `insert_free`; return what it returns, by id."""
+        statement, rows = statements.insert_free(self.dialect), []
+        for start in range(0, len(document), ROWS_PER_INSERT):
+            rows += self._fetch(statement, batch(document[start : start + ROWS_PER_INSERT]))
+        return deque(sorted(rows, key=itemgetter(0)))
 
     def insert_runs(self, runs: Sequence[ScheduleRun]) -> None:
         if not runs:

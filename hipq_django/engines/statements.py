@@ -609,11 +609,14 @@ def _insert(columns: Collection[str]) -> str:
     return f"{_new_job(columns)} VALUES ({marks}, {CONSTANTS_IN_SQL}) RETURNING id"
 
 
-INSERT = _insert(JOB_COLUMNS)
-"""The INSERT of a new job's values."""
+_UNLESS_TAKEN = "ON CONFLICT DO NOTHING\n        RETURNING id"
+"""No row comes back if another job has the key; a transaction that is taking it is waited for."""
 
-INSERT_WITH_EXTRA = _insert(ALL_COLUMNS)
-"""The same of a job that has any of the extra columns."""
+INSERT = _insert(JOB_COLUMNS)
+"""The INSERT of the values of a new job without a key."""
+
+INSERT_WITH_EXTRA = _insert(ALL_COLUMNS).replace("RETURNING id", _UNLESS_TAKEN)
+"""The same of a job that has a key, or any of the extra columns."""
 
 
 def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
@@ -626,7 +629,7 @@ def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
             {CONSTANTS_IN_SQL}
         FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
         WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}{{}}) unchanged
-        RETURNING id"""
+        {"RETURNING id" if columns is JOB_COLUMNS else _UNLESS_TAKEN}"""
     return ServerFunction(
         name,
         patience=0,
@@ -648,12 +651,27 @@ def insert_jobs(dialect: Dialect, *, has_extra: bool) -> str:
 
     With `has_extra` each goes on with its `extra_row`.
     """
-    columns = ALL_COLUMNS if has_extra else JOB_COLUMNS
+    return _insert_document(dialect, ALL_COLUMNS if has_extra else JOB_COLUMNS)
+
+
+def _insert_document(dialect: Dialect, columns: dict[str, str]) -> str:
     fields = [dialect.field.format(index, kind) for index, kind in enumerate(columns.values())]
     return (
         f"{_new_job(columns)} SELECT {', '.join(fields)}, {CONSTANTS_IN_SQL} "
         f"FROM {dialect.rows} RETURNING id"
     )
+
+
+@cache
+def insert_free(dialect: Dialect) -> str:
+    """Return the same without the jobs whose key another job has; it returns the keys, too.
+
+    On PostgreSQL it is given the ids of the jobs, which are inserted in the order of their keys.
+    """
+    columns = ALL_COLUMNS | ({"id": "bigint"} if dialect is POSTGRESQL else {})
+    # SQLite would read ON as that of a join.
+    end = f"WHERE true {_UNLESS_TAKEN}, job_type_id, job_key, waiting_key, kept_key"
+    return _insert_document(dialect, columns).replace("RETURNING id", end)
 
 
 RUN_COLUMNS = {

@@ -20,8 +20,8 @@ from django.db.models import Q, QuerySet
 from hipq_django import events
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import announce_new
-from hipq_django.api.keys import holders, places_of, under_key
+from hipq_django.api.enqueueing import announce_new, insert_or_find
+from hipq_django.api.keys import places_of
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
@@ -167,8 +167,7 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
     while parts:
         part = parts.pop()
         try:
-            # Somebody may just be taking the key of a job.
-            under_key(_fire_in_savepoint, part, now, using)
+            _fire_in_savepoint(part, now, using)
         except Exception as error:  # a row that cannot be read stops nobody else
             if isinstance(error, Error) and is_outage(error):
                 raise
@@ -329,31 +328,25 @@ class Made:
         A due time whose job would have a key that is taken is skipped. All jobs of a schedule have
         the same keys, so that no other job comes after one that is left out.
         """
-        taken = self._leave_out_taken()
         if self.new:
             self._write_jobs()
-        self.runs += [_skipped(new.run, holder) for new, holder in taken]
         runs = [*self.runs, *(new.run for new in self.new)]
         engine_for(self.builder.using).insert_runs(runs)
 
-    def _leave_out_taken(self) -> list[tuple[New, Job]]:
-        """Leave out new jobs whose key is taken; return them, each with the job that has it."""
-        found = holders(self.jobs, self.builder.using)
-        free, taken = [], []
-        for new in self.new:
-            places = places_of(new.job)
-            holder = next((found[place] for place in places if place in found), None)
-            if holder is None:
-                free.append(new)
-                found |= dict.fromkeys(places, new.job)
-            else:
-                taken.append((new, holder))
-        self.new = free
-        return taken
+    def _insert(self) -> None:
+        """Insert the jobs, and leave out those whose key is taken."""
+        jobs, using = self.jobs, self.builder.using
+        if not any(map(places_of, jobs)):
+            engine_for(using).insert(jobs, len(jobs), by_key=False, extra=True)
+            return
+        for new, job in zip(self.new, insert_or_find(jobs, using), strict=True):
+            if job is not new.job:
+                self.runs.append(_skipped(new.run, job))
+        self.new = [new for new in self.new if new.job.pk]
 
     def _write_jobs(self) -> None:
+        self._insert()
         jobs, using = self.jobs, self.builder.using
-        engine_for(using).insert(jobs, len(jobs), by_key=False, extra=True)
         for new in self.new:  # not before: both passes of a repeated hour would be stored as one
             new.job.due_time = new.run.schedule.shown(new.run.due_time)
         links = [

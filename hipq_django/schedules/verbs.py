@@ -119,7 +119,7 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
                 f"run_schedule: job {live[-1].pk} of schedule {name!r} is {live[-1].state}; wait "
                 f"for its end, or cancel it (overlap={row.overlap!r})."
             )
-        made = under_key(_make, row, [now], KIND.MANUAL, now)
+        made = _make(row, [now], KIND.MANUAL, now)
         if not made.jobs:
             raise InvalidJobError(f"run_schedule: schedule {name!r}: {made.runs[0].reason}.")
         [job] = made.jobs
@@ -147,7 +147,7 @@ def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAU
                 "do it in parts."
             )
         left = _not_done(row, due)
-        made = under_key(_make, row, left, KIND.BACKFILLED, now)
+        made = _make(row, left, KIND.BACKFILLED, now)
     return made.jobs
 
 
@@ -194,12 +194,10 @@ def _save(row: Schedule, *fields: str) -> None:
 
 
 def _make(row: Schedule, due: Sequence[datetime], kind: ScheduleRun.Kind, now: datetime) -> Made:
-    """Raise `IntegrityError`, with nothing written, where another just takes the key of a job."""
     made = Made.of([row], kind, now)
-    with transaction.atomic(using=row.using):
-        live = live_jobs([row], row.using).get(row.pk, [])
-        made.add(row, due, live, in_turn=kind == KIND.BACKFILLED)
-        made.write()
+    live = live_jobs([row], row.using).get(row.pk, [])
+    made.add(row, due, live, in_turn=kind == KIND.BACKFILLED)
+    made.write()
     return made
 
 

@@ -14,6 +14,7 @@ from hipq_django.domain.serialization import (
     MAX_ERROR_CHARS,
     NotJsonError,
     error_of,
+    sized_json,
     storable_text,
     to_json,
     traceback_of,
@@ -70,6 +71,8 @@ def circle() -> list[Any]:
         ([1, {"of": (2, b"bytes")}, b"x"], r"^\[1\]\['of'\]\[1\] is of type bytes; use None"),
         ({"a": [{1, 2}], "b": {3}}, r"^\['a'\]\[0\] is of type set"),
         ({"a": {(1, 2): 3}}, r"^\['a'\] has a key of type tuple; use text$"),
+        ({True: 1, "true": 2}, "^it has the keys True and 'true', which are the same as text"),
+        ([{"a": {1: 2, "1": 3}}], r"^\[0\]\['a'\] has the keys 1 and '1', which are"),
         (circle(), "^it is nested too deeply or contains itself$"),
         ("a\0b", "^it holds the NUL character, which databases refuse in text; remove it$"),
         ({"a": ["x", {"b": "\0"}]}, r"^\['a'\]\[1\]\['b'\] holds the NUL"),
@@ -109,6 +112,11 @@ def test_a_backslash_before_u0000_is_no_nul() -> None:
 
 def test_the_deepest_allowed_value_is_kept() -> None:
     assert to_json(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
+
+
+@pytest.mark.parametrize("number", [1e308, -1.5e300, 1e-308, 2.5e-7, 1e22, 0.5, 17])
+def test_the_size_counts_numbers_as_the_database_writes_them(number: float) -> None:
+    assert sized_json(["e+", number])[1] == len(f'["e+", {Decimal(repr(number)):f}]')
 
 
 # Errors as text
