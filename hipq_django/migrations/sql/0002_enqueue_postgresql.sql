@@ -21,7 +21,7 @@ END $$
 
 -- next statement
 
-CREATE PROCEDURE hipq_enqueue_with_extra_89b516df(jsonb, OUT given bigint)
+CREATE PROCEDURE hipq_enqueue_with_extra_1edfb585(jsonb, OUT given bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -32,6 +32,7 @@ INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, schedul
 FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
 WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid
 FOR KEY SHARE OF t, q) unchanged
+ON CONFLICT DO NOTHING
 RETURNING id INTO given;
 IF set_config('hipq.parents', '', true) = '' THEN RETURN; END IF;
 END IF;
@@ -39,6 +40,7 @@ INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, schedul
     'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
 FROM (SELECT 1 FROM hipq_jobtype t, hipq_queue q
 WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid) unchanged
+ON CONFLICT DO NOTHING
 RETURNING id INTO given;
 END $$
 
