@@ -175,19 +175,19 @@ def test_an_owner_migrates_over_whatever_is_left(owned: str, workers: Workers) -
     url = urlsplit(owned)
 
     def migrate(*where: str) -> int:
-        return workers.start_command("migrate", "-v0", *where, DATABASE_URL=owned).wait(60)
+        return workers.start_command("migrate", "-v0", "hipq", *where, DATABASE_URL=owned).wait(60)
 
     def execute(statement: str) -> list[Any]:
         with psycopg.connect(owned) as session:
             cursor = session.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
-    assert migrate() == migrate("hipq", "0001") == 0
+    assert migrate("0001") == 0
     on_server(FORMER.format(url.username), url.path[1:])
     assert migrate() == 0
     assert execute(SETTINGS_OF_FORMER) == [(["enable_sort=off"],)]
     for (table,) in execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         execute(f"DROP TABLE {table} CASCADE")
     assert migrate() == 0
-    assert migrate("hipq_flow", "zero") == migrate("hipq", "zero") == 0
+    assert migrate("zero") == 0
     assert execute(LEFT) == []
