@@ -12,7 +12,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from asgiref.sync import SyncToAsync
-from django.core.cache import close_caches
+from django.core.cache import caches
 from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -150,17 +150,20 @@ _WITHOUT_TRANSACTION = (0, 4)
 """libpq's words for a session that is idle, and for one that is broken."""
 
 
-def forget_queries(own: Sequence[BaseDatabaseWrapper]) -> None:
-    """Forget the queries that Django keeps for DEBUG, as it does before a request."""
-    for connection in own:
-        connection.queries_log.clear()
-
-
 def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
     """Do with a thread's connections what Django does around a request; cheap if none is open."""
     for connection in own:
         if connection.connection is not None:
             connection.close_if_unusable_or_obsolete()
+
+
+_of_thread = threading.local()
+
+
+def open_caches() -> None:
+    """Open the caches for this thread; else each job, with its own context, would open some."""
+    with suppress(Exception):  # of a backend that nobody may ever use
+        _of_thread.caches = caches.all()
 
 
 class _Opened(WeakSet[BaseDatabaseWrapper]):
@@ -172,21 +175,13 @@ class _Opened(WeakSet[BaseDatabaseWrapper]):
                 connection.close()
 
 
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.opened = _Opened()
-
-
-_of_thread = _OfThread()
-
-
 def close_with_thread(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Close a connection, which was just opened, when this thread ends.
 
     Django's own is part of a cycle, so it would stay open until Python looks for cyclic garbage. A
     handler that starts threads could use up the server's connections until then.
     """
-    _of_thread.opened.add(connection)
+    vars(_of_thread).setdefault("opened", _Opened()).add(connection)
 
 
 def close_old_of_loops() -> None:
@@ -208,7 +203,8 @@ def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[s
     what Django does after a request.
     """
     with suppress(Exception):  # a cache that is away fails no job
-        close_caches()
+        for cache in _of_thread.caches:
+            cache.close()
     left_open: list[str] = []
     for connection in own:
         if connection.connection is None:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from django.core.cache import caches
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -21,7 +20,7 @@ from hipq_django.processes.connections import (
     close_old_of_loops,
     close_with_thread,
     end_transactions_and_close_old,
-    forget_queries,
+    open_caches,
 )
 from hipq_django.processes.stop_signals import leave_fork
 from hipq_django.scheduler.context import PAGE_SIZE
@@ -177,8 +176,7 @@ class ThreadPool:
 
     def _run(self, number: int) -> None:
         try:
-            with suppress(Exception):  # of a backend that nobody may ever use
-                caches.all()  # of the thread; else each job, which has its own context, made some
+            open_caches()
             while not self._is_done(number):
                 pass
         finally:
@@ -240,7 +238,8 @@ class ThreadPool:
             if not claim.is_fresh and (hindrance := self._hindrance(claim)):
                 result: Result = Released(claim, hindrance)
             else:
-                forget_queries(own)
+                for connection in own:
+                    connection.queries_log.clear()  # which Django keeps for DEBUG
                 result = self._of_this_process(execute(claim))
                 if aliases := end_transactions_and_close_old(own):
                     result = left_open(claim, aliases)

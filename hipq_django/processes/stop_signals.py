@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import os
 import signal
 import sys
@@ -172,8 +173,9 @@ def leave(code: int = 0, *, at_once: bool = True) -> None:
 
     The functions of `atexit` come first: Python would wait for threads before, perhaps for ever.
     """
-    for step in (_name_threads, _end):  # now: Python may start no thread while it ends
-        threading.Thread(target=step, args=[code], name="hipq-end", daemon=True).start()
+    # Now: Python may start no thread while it ends. And somebody may hold the lock of the log.
+    threading.Thread(target=_name_threads, args=[code], name="hipq-end", daemon=True).start()
+    faulthandler.dump_traceback_later(END_SECONDS + 1, exit=True, file=2)
     atexit._run_exitfuncs()
     if at_once:
         os._exit(code)
@@ -186,11 +188,6 @@ def _name_threads(code: int) -> None:
     names = [thread.name for thread in threads if not thread.name.startswith("hipq-")]
     left = ",".join(names) or "none, but a function of atexit"
     events.warning("threads_left", "it ends without them", pid=os.getpid(), threads=left)
-    os._exit(code)
-
-
-def _end(code: int) -> None:
-    time.sleep(END_SECONDS + 1)  # somebody may hold the lock of the log
     os._exit(code)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime, timedelta
-from decimal import getcontext, setcontext
+from decimal import DefaultContext, setcontext
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
@@ -122,7 +122,7 @@ def execute(claim: Claim) -> Result:
 
 
 def _execute(claim: Claim) -> Result:
-    setcontext(getcontext().copy())  # of decimal numbers: the one thing in it that can be changed
+    setcontext(DefaultContext)  # of decimal numbers: one that is there would be changed itself
     job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:
