@@ -1,13 +1,17 @@
 """The test kit for projects: the real scheduler, in the test's own process and transaction.
 
-Importing it lets hipq use this process's clock, which tests can freeze and move, and refuses names
-of job types that no code declares. Never import it in code that runs in production.
+Importing it lets hipq use this process's clock, which tests can freeze and move, refuses names of
+job types that no code declares, and leaves the log to the logging that the project configures.
+Never import it in code that runs in production.
 """
 
 from __future__ import annotations
 
+import logging
+
 from asgiref.sync import sync_to_async
 
+from hipq_django import events
 from hipq_django.database import clock
 from hipq_django.database.twins import block_twin
 from hipq_django.job_types.registry import be_strict_in_tests
@@ -75,6 +79,9 @@ clock.follow_process()
 
 # A misspelt name would leave a job that nothing ever runs, and a test that says nothing of it.
 be_strict_in_tests()
+
+# Without any handler, Python would print the errors that a test expects, with their tracebacks.
+events.LOGGER.addHandler(logging.NullHandler())
 
 aassert_enqueued = sync_to_async(assert_enqueued)
 aassert_finished = sync_to_async(assert_finished)

@@ -448,7 +448,7 @@ def _with_notes(verb: str, raised: Sequence[BaseException]) -> BaseException:
     _add_notes(verb, first, "another", others)
     first.add_note(
         f"{verb}: a handler raised this; all that was to run has run. To look at failed jobs, call "
-        f"{verb}(raise_errors=False)."
+        f"{verb}(raise_errors=False); to read the log, use caplog or assertLogs('hipq_django')."
     )
     return first
 

@@ -170,6 +170,8 @@ def test_a_tutorial_works_as_it_is_written(reader: Reader, tutorial: Document) -
             for command, shown in typed(block):
                 output = reader.type(command)
                 assert pattern(shown).search(output), f"$ {command}\n{output}"
+                is_test = " test " in command
+                assert not (is_test and "Traceback" in output), f"tests that pass print\n{output}"
         else:
             assert pattern(block.text.splitlines()).search(reader.bank_says())
 
