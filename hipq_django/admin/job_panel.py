@@ -14,7 +14,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from hipq_django.admin.answer_values import meaning_of, status_badge
 from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain, span, when
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large, with_preview
-from hipq_django.domain.states import NONE, WAITING, Outcome, State
+from hipq_django.domain.states import NONE, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
 from hipq_django.monitoring.reasons import explain, given_up
 
@@ -99,13 +99,9 @@ def _summary(job: Job, now: datetime) -> str:
     """Return what to say where there is no reason to give."""
     if job.is_final:
         return _("It ended %(age)s.") % {"age": age(job.update_time, now)}
-    if job.state in WAITING:
-        return gettext("Nothing holds it: the next free worker starts it.")
     if job.state == State.RUNNING and job.worker:
         return _("Worker %(worker)s is executing it.") % {"worker": job.worker}
-    if job.state == State.RUNNING:
-        return gettext("Its answer has come; the next free worker processes it.")
-    return gettext("A worker decides next what follows.")
+    return gettext("Nothing holds it: the next free worker starts it.")
 
 
 def _error_line(job: Job) -> str:

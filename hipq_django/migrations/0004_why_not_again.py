@@ -12,7 +12,6 @@ class Migration(migrations.Migration):
                 db_default="NONE",
                 default="NONE",
                 editable=False,
-                help_text="Why the job failed then, if no policy or retry handler has decided that.",
                 verbose_name="why not again",
             ),
         ),

@@ -109,13 +109,9 @@ class Attempt(models.Model):
         editable=False,
         help_text=_("How many workers died while they decided what follows."),
     )
-    # With a default of the database: the engines' statements do not write it.
+    # If no policy or retry handler has decided that. The engines leave it to the database.
     why_not_again = models.TextField(
-        _("why not again"),
-        default=NONE,
-        db_default=NONE,
-        editable=False,
-        help_text=_("Why the job failed then, if no policy or retry handler has decided that."),
+        _("why not again"), default=NONE, db_default=NONE, editable=False
     )
 
     objects = RowManager.from_queryset(AttemptQuerySet)()

@@ -131,15 +131,9 @@ class Worker(Row):
         ]
 
     @property
-    def held_by(self) -> list[int]:
-        """The jobs whose attempts are over, and whose handlers have not returned."""
-        jobs: list[int] = self.troubles.get(self.HELD, {}).get("jobs", [])
-        return jobs
-
-    @property
     def is_held(self) -> bool:
-        """Whether these hold all its threads, so that nothing else can run."""
-        return len(self.held_by) >= self.threads
+        """Whether jobs whose attempts are over hold all its threads, so that nothing else runs."""
+        return bool(self.troubles.get(self.HELD, {}).get("held", 0) >= self.threads)
 
     def is_for(self, name: str) -> bool:
         """Whether it was started for the queue of this name, which may not be there yet."""

@@ -86,11 +86,7 @@ def given_up(job: Job, last: Attempt | None) -> Iterator[Reason]:
     failure = failure_after(last)
     is_said = last.why_not_again != NONE
     why = last.why_not_again if is_said else why_given_up(job.job_type, failure)
-    text = ngettext(
-        "It was not tried again after %(count)s failed attempt: %(why)s.",
-        "It was not tried again after %(count)s failed attempts: %(why)s.",
-        failure.count,
-    )
+    text = _("It was not tried again, because %(why)s; failed attempts: %(count)s.")
     yield Reason("given_up", text % {"count": failure.count, "why": job.masked(why)})
 
 
@@ -118,26 +114,13 @@ def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
         text = _("Worker %(worker)s claimed it ahead and starts it next.")
         yield Reason("prefetched", text % {"worker": worker})
     elif job.deadline < now:
-        text = _(
-            "Attempt %(attempt)s was due at %(time)s, but its handler has not returned on worker "
-            "%(worker)s; it is about to time out."
-        )
-        at = when(job.deadline, now)
-        yield Reason("overdue", text % {"attempt": job.attempt, "time": at, "worker": worker})
+        text = _("Attempt %(attempt)s was due at %(time)s, and is about to time out.")
+        values = {"attempt": job.attempt, "time": when(job.deadline, now)}
+        yield Reason("overdue", text % values)
 
 
 def _waits_for_answer(job: Job, now: datetime) -> str:
-    """Return a whole sentence for each case: another language may not build it of such parts."""
-    parts, is_late = aggregation.progress_of(job), job.deadline < now
-    if parts and is_late:
-        text = _(
-            "Attempt %(attempt)s sent its request and waits (%(parts)s); it was due at %(time)s."
-        )
-    elif parts:
-        text = _(
-            "Attempt %(attempt)s sent its request and waits (%(parts)s); it times out at %(time)s."
-        )
-    elif is_late:
+    if job.deadline < now:
         text = _(
             "Attempt %(attempt)s sent its request and waits for the answer; it was due at %(time)s."
         )
@@ -146,7 +129,9 @@ def _waits_for_answer(job: Job, now: datetime) -> str:
             "Attempt %(attempt)s sent its request and waits for the answer; it times out at "
             "%(time)s."
         )
-    return text % {"attempt": job.attempt, "parts": parts, "time": when(job.deadline, now)}
+    parts = aggregation.progress_of(job)
+    said = text % {"attempt": job.attempt, "time": when(job.deadline, now)}
+    return f"{said} ({parts})" if parts else said
 
 
 def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
@@ -170,10 +155,7 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
 def _late(job: Job, now: datetime) -> Iterator[Reason]:
     """What to say where nothing holds a job, and yet nobody has started it."""
     if now - job.scheduled_run_time >= LATE:
-        text = _(
-            "It was due at %(time)s, and nothing that is known here holds it; the log of the "
-            "workers may say why."
-        )
+        text = _("It was due at %(time)s, and nothing known here holds it: see the workers' log.")
         yield Reason("late", text % {"time": when(job.scheduled_run_time, now)})
 
 
@@ -223,26 +205,18 @@ def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Re
         text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
         yield Reason("silent_workers", text % {"queue": job.queue})
     else:
-        yield from _held_threads(job, [one for one in serving if not one.is_silent(now)])
+        yield from _held_threads([one for one in serving if not one.is_silent(now)], now)
 
 
-def _held_threads(job: Job, alive: Sequence[Worker]) -> Iterator[Reason]:
-    """Say it where no thread is free: the others may be executing other jobs."""
-    held = {pk: worker for worker in alive for pk in worker.held_by}
-    if held and all(worker.executing >= worker.threads for worker in alive):
-        text = _(
-            "Since %(time)s jobs whose attempts are over have held threads that serve queue "
-            "%(queue)s, now %(held)s of %(count)s: %(jobs)s."
-        )
-        since = min(worker.troubles[Worker.HELD]["since"] for worker in held.values())
-        values = {
-            "held": len(held),
-            "count": sum(worker.threads for worker in alive),
-            "queue": job.queue,
-            "time": _at(datetime.fromisoformat(since)),
-            "jobs": ", ".join(map(str, sorted(held))),
-        }
-        yield Reason("threads_held", text % values)
+def _held_threads(alive: Sequence[Worker], now: datetime) -> Iterator[Reason]:
+    """Name what holds threads if none is free: the others may be executing other jobs."""
+    if all(worker.executing >= worker.threads for worker in alive):
+        held = [(row, one) for row in alive for one in row.troubles_at(now) if one.name == row.HELD]
+        for worker, one in held:
+            text = _("Worker %(worker)s, since %(time)s: %(reason)s.")
+            since = _at(now - timedelta(seconds=one.seconds))
+            values = {"worker": worker, "time": since, "reason": one.reason}
+            yield Reason("threads_held", text % values)
 
 
 def _undeclared(job: Job) -> str:

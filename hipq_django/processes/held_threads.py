@@ -26,10 +26,7 @@ class HeldThreads:
     """
 
     def __init__(self, name: str, using: str, pool: ThreadPool, troubles: Troubles) -> None:
-        self._name = name
-        self._using = using
-        self._pool = pool
-        self._troubles = troubles
+        self._name, self._using, self._pool, self._troubles = name, using, pool, troubles
         self._claims: list[Claim] = []
         self._all_since = inf
 
@@ -38,30 +35,24 @@ class HeldThreads:
 
         Before their time is up they may do something useful: one may have ended its job itself.
         """
-        now = steady()
+        now, threads, before = steady(), self._pool.threads, self._claims
         late = [c for c in self._pool.executing() if 0.0 < c.started_at < now - c.snapshot.timeout]
-        before, self._claims = self._claims, given_up(late, self._using)
-        jobs, threads = sorted(claim.id for claim in self._claims), self._pool.threads
-        self._all_since = min(self._all_since, now) if len(jobs) == threads else inf
-        held = f"{len(jobs)} of {threads} threads held by jobs whose attempts are over"
+        self._claims = given_up(late, self._using)
+        held = len(self._claims)
+        self._all_since = min(self._all_since, now) if held == threads else inf
+        said = f"{held} of {threads} threads held by jobs whose attempts are over"
         for claim in self._claims:
             if claim not in before:
-                sentence = f"its attempt is over, but its handler does not return: {held}"
+                sentence = f"its attempt is over, but its handler does not return: {said}"
                 events.warning("thread_held", sentence, **claim.fields, worker=self._name)
-        if jobs:
-            self._troubles.note(Worker.HELD, f"{held}: {', '.join(map(str, jobs))}", jobs=jobs)
-        else:
+        if not held:
             self._troubles.end(Worker.HELD)
+            return 0
+        jobs = ", ".join(str(claim.id) for claim in self._claims)
+        self._troubles.note(Worker.HELD, f"{said}: {jobs}", held=held)
         return 0
 
-    def is_to_end(self) -> bool:
+    def are_all(self) -> bool:
         """Return whether they are all its threads, for so long that none will become free."""
-        if self._all_since == inf:  # as nearly always
-            return False
-        longest = max(claim.snapshot.timeout for claim in self._claims)
-        if steady() - self._all_since < max(longest, LEAST_SECONDS):
-            return False
-        sentence = "no handler returns, so it ends; its supervisor is to start another"
-        jobs = sorted(claim.id for claim in self._claims)
-        events.error("all_threads_held", sentence, worker=self._name, jobs=jobs)
-        return True
+        longest = max((claim.snapshot.timeout for claim in self._claims), default=0.0)
+        return steady() - self._all_since >= max(longest, LEAST_SECONDS)

@@ -193,8 +193,10 @@ class WorkerProcess(RegisteredProcess):
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
                 return
-            if self._held.is_to_end():
-                self.exit_code, self._drains_in_vain = EXIT_CODE, True
+            if self._held.are_all():
+                sentence = "no handler returns, so it ends; its supervisor is to start another"
+                events.error("all_threads_held", sentence, worker=self.name)
+                self.exit_code = EXIT_CODE
                 return
 
     def _pass(self) -> bool:

@@ -245,10 +245,10 @@ def test_a_worker_whose_threads_never_become_free_says_so_and_ends(
     [worker] = Worker.objects.all()
     held = worker.troubles["threads"]
     assert held["reason"] == f"1 of 1 threads held by jobs whose attempts are over: {job.pk}"
-    assert (worker.held_by, worker.state) == ([job.pk], "stopped")
+    assert (worker.is_held, worker.state) == (True, "stopped")
     assert outcomes_of([job]) == {"timed_out"}
     assert log_of(workers).count("event=thread_held ") == 1
-    assert re.search(rf"event=all_threads_held .* jobs=\[{job.pk}\]: ", log_of(workers))
+    assert "event=all_threads_held " in log_of(workers)
 
 
 def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> None:

@@ -96,32 +96,23 @@ def _unserved(queue: QueueCounts, instance: str) -> Iterator[Finding]:
     if not (queue.due or queue.in_error or queue.running or queue.scheduled):
         return
     urgent = queue.due or queue.in_error
-    if queue.held:
-        what = f"jobs whose attempts are over hold all threads that serve it; {_due(queue)}."
-        yield _held(Level.PROBLEM, f"queue {queue.name}", what)
-        return
+    start = f"Start one: {command('hipq_worker', queue.name, instance=instance)}"
+    holds = "jobs whose attempts are over hold all threads that serve it"
     yield Finding(
         Level.PROBLEM if urgent else Level.WARNING,
-        "no_worker",
+        "threads_held" if queue.held else "no_worker",
         f"queue {queue.name}",
-        f"no worker serves it; {_due(queue)}, {format_count(queue.scheduled)} scheduled, "
-        f"{format_count(queue.running)} running.",
+        f"{holds if queue.held else 'no worker serves it'}; {_due(queue)}, "
+        f"{format_count(queue.scheduled)} scheduled, {format_count(queue.running)} running.",
         "Its jobs do not start, and no response handler or retry handler runs.",
-        f"Start one: {command('hipq_worker', queue.name, instance=instance)}",
+        _FREE if queue.held else start,
     )
 
 
-def _held(level: Level, where: str, what: str) -> Finding:
-    return Finding(
-        level,
-        "threads_held",
-        where,
-        what,
-        "A handler that does not return keeps its thread, also after its attempt has timed out or "
-        "was cancelled. A worker without any other thread ends itself after a while.",
-        "Restart the worker, which frees its threads. Give each call of these handlers a timeout "
-        "of its own: the log names the jobs (event=thread_held).",
-    )
+_FREE = (
+    "Restart the worker, which frees its threads. Give each call of the handlers of these jobs a "
+    "timeout of its own."
+)
 
 
 def _paused(queue: QueueCounts) -> Finding:
@@ -283,8 +274,11 @@ def _workers(measured: Measured) -> Iterator[Finding]:
 
 def _in_trouble(worker: str, trouble: Trouble) -> Finding:
     if trouble.name == Worker.HELD:
-        what = f"{trouble.reason}, for {span(trouble.seconds)}."
-        return _held(Level.WARNING, f"worker {worker}", what)
+        what, why = (
+            f"{trouble.reason}, for {span(trouble.seconds)}.",
+            "They are lost to other jobs.",
+        )
+        return warning("threads_held", f"worker {worker}", what, why, _FREE)
     return Finding(
         Level.PROBLEM if trouble.seconds >= OVERDUE_SECONDS else Level.WARNING,
         "worker_trouble",

@@ -119,7 +119,7 @@ def test_a_queue_is_served_as_long_as_a_thread_is_not_held(
     admin_client: Client, threads: int
 ) -> None:
     reason = f"1 of {threads} threads held by jobs whose attempts are over: 371"
-    held = {"threads": {"since": timezone.now().isoformat(), "reason": reason, "jobs": [371]}}
+    held = {"threads": {"since": timezone.now().isoformat(), "reason": reason, "held": 1}}
     WorkerFactory.create(threads=threads, executing=threads, troubles=held)
     QueueFactory.create(name="bank")
 

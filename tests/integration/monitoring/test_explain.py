@@ -88,6 +88,9 @@ def test_a_final_job_says_how_it_ended() -> None:
     assert text(job) == "It is finished: cancelled at 2025-01-06 12:00:00 UTC."
 
 
+FIXED = hipq.Fixed(seconds=0, max_attempts=3)
+
+
 def fail(job: Job) -> None:
     raise OSError("no route")
 
@@ -95,9 +98,13 @@ def fail(job: Job) -> None:
 @pytest.mark.parametrize(
     ("policy", "raises", "why"),
     [
-        (hipq.Fixed(seconds=0, max_attempts=3), False, "3 failed attempts: Fixed(max_attempts=3"),
-        (None, False, "1 failed attempt: it has no retry policy."),
-        (None, True, "1 failed attempt: its retry handler raised ValueError: Broken."),
+        (
+            hipq.Fixed(seconds=0, max_attempts=3),
+            False,
+            "Fixed(max_attempts=3, seconds=0) gives up; failed attempts: 3.",
+        ),
+        (None, False, "it has no retry policy; failed attempts: 1."),
+        (None, True, "its retry handler raised ValueError: Broken; failed attempts: 1."),
     ],
 )
 def test_a_failed_job_says_why_it_was_not_tried_again(
@@ -111,8 +118,8 @@ def test_a_failed_job_says_why_it_was_not_tried_again(
 
     page = admin_client.get(reverse("admin:hipq_job_change", args=[job.pk])).content.decode()
     assert codes(job) == ["final", "given_up"]
-    assert f"It was not tried again after {why}" in str(hipq.explain(job)[1])
-    assert f"It was not tried again after {why}" in page
+    assert str(hipq.explain(job)[1]) == f"It was not tried again, because {why}"
+    assert f"It was not tried again, because {why}" in page
 
 
 def raise_broken(job: Job) -> None:
@@ -303,18 +310,14 @@ def test_a_job_that_waits_for_a_free_thread_says_so(
 
 def test_threads_that_are_held_by_jobs_whose_attempts_are_over_are_named() -> None:
     job = hipq.enqueue("ask")
-    since = "2025-01-06T11:59:00+00:00"
-    held = {"threads": {"since": since, "reason": "", "jobs": [372, 371]}}
-    Worker.objects.update(threads=4, executing=4, troubles=held)
+    held = {"since": "2025-01-06T11:59:00+00:00", "reason": "2 of 4 threads held", "held": 2}
+    Worker.objects.update(name="shop:7", threads=4, executing=4, troubles={"threads": held})
     partly = codes(job)
     Worker.objects.update(threads=2, executing=2)
 
     assert partly == ["threads_held", "busy"]
     assert codes(job) == ["threads_held"]
-    assert text(job) == (
-        "Since 2025-01-06 11:59:00 UTC jobs whose attempts are over have held threads that serve "
-        "queue default, now 2 of 2: 371, 372."
-    )
+    assert text(job) == "Worker shop:7, since 2025-01-06 11:59:00 UTC: 2 of 4 threads held."
     Worker.objects.update(executing=1)
     assert codes(job) == []
 

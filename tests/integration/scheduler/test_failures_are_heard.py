@@ -165,7 +165,7 @@ def test_a_decision_that_fails_is_one_error(
     assert record.exc_info[0] is not None
     assert record.exc_info[0].__name__ == kind
     reasons = hipq.explain(Job.objects.get(job_key="mine"))
-    assert str(reasons[1]) == f"It was not tried again after 1 failed attempt: {why}."
+    assert str(reasons[1]) == f"It was not tried again, because {why}; failed attempts: 1."
 
 
 def test_a_policy_of_the_project_that_raises_is_one_error(
