@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ class Reloader:
 
     def open(self) -> None:
         """Note the state of the files before their code runs a job; watch them from then on."""
-        self.changed = self._look()
+        self._look()
         threading.Thread(target=self._run, name="hipq-reloader", daemon=True).start()
 
     def restart(self) -> None:
@@ -38,13 +39,20 @@ class Reloader:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - its own command line
 
     def _run(self) -> None:
-        while self.changed is None:
-            self.changed = self._look()
+        while not ((changed := self._look()) and self._can_start(changed)):
             time.sleep(LOOK_SECONDS)
+        self.changed = changed
         self._stop()
 
+    def _can_start(self, changed: Path) -> bool:
+        """Return whether the code can be loaded, else say so: a file may be saved half-written."""
+        command = [sys.executable, *sys.orig_argv[1:], "--help"]  # which loads all of it
+        done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # noqa: S603 - its own command line
+        if done.returncode:
+            events.error("reload_waits", "it goes on as it is until the next save", changed=changed)
+        return not done.returncode
+
     def _look(self) -> Path | None:
-        for path, modified in self._files.snapshot_files():
-            if self._times.setdefault(path, modified) != modified:
-                return path
-        return None
+        now = dict(self._files.snapshot_files())
+        times, self._times = self._times, {**self._times, **now}
+        return next((path for path in now if times.get(path, now[path]) != now[path]), None)
