@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
@@ -39,13 +41,15 @@ class FlowConfig(AppConfig):
 def _show_to_operators(label: str) -> None:
     """Let migrations, status, doctor and pruning see the tables of flows, too."""
     from hipq_django.database.schema import also_migrated
-    from hipq_django.flow.upkeep import count, examine, needed_by_stages, old_log
+    from hipq_django.flow.models import LogEntry, Request
+    from hipq_django.flow.upkeep import count, examine, needed_by_stages, old
     from hipq_django.maintenance.retention import also_prune
     from hipq_django.monitoring.doctor import also_examine
     from hipq_django.monitoring.overview import also_count
 
     also_migrated(label)
-    also_prune("flow log", old_log, needed_by_stages)
+    also_prune("flow log", partial(old, LogEntry), needed_by_stages)
+    also_prune("flow requests", partial(old, Request))
     also_count("flows", count)
     also_examine(examine)
 

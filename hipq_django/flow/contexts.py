@@ -19,6 +19,7 @@ class Group(NamedTuple):
     notify: bool = True
     as_default: bool = False
     entry: Entry | None = None
+    room: Room | None = None
 
 
 class Entry:
@@ -47,13 +48,6 @@ class Entry:
         return nodes.pop() if len(nodes) == 1 else None
 
 
-class Running(NamedTuple):
-    """The run whose code is called now."""
-
-    node: int
-    redactor: Callable[[], Redactor]
-
-
 ROW_BYTES = 256
 """What a row costs beside its values."""
 
@@ -77,11 +71,17 @@ class Room:
             )
 
 
+class Running(NamedTuple):
+    """The run whose code is called now."""
+
+    node: int
+    redactor: Callable[[], Redactor]
+
+
 _OUTSIDE: dict[str, Any] = {}
 _context: ContextVar[dict[str, Any]] = ContextVar("hipq_flow_context", default=_OUTSIDE)
 _OUTERMOST = Group()
 _group: ContextVar[Group | None] = ContextVar("hipq_flow_group", default=None)
-_room: ContextVar[Room | None] = ContextVar("hipq_flow_room", default=None)
 _running: ContextVar[Running | None] = ContextVar("hipq_flow_run", default=None)
 
 
@@ -118,6 +118,7 @@ def set_group(
     notify: bool | None = None,
     as_default: bool | None = None,
     entry: Entry | None = None,
+    room: Room | None = None,
 ) -> Iterator[Group]:
     """Set how messages are written inside of the block; None is as outside of it."""
     outer = current_group()
@@ -126,6 +127,7 @@ def set_group(
         outer.notify if notify is None else notify,
         outer.as_default if as_default is None else as_default,
         entry if outer.entry is None else outer.entry,
+        room or outer.room,
     )
     before = _group.get()
     _group.set(inner)
@@ -138,21 +140,6 @@ def set_group(
 def current_group() -> Group:
     """Return how messages are written now."""
     return _group.get() or _OUTERMOST
-
-
-@contextmanager
-def bounded(most: int) -> Iterator[None]:
-    """Let what is written inside of the block have so many bytes at most."""
-    token = _room.set(Room(most))
-    try:
-        yield
-    finally:
-        _room.reset(token)
-
-
-def current_room() -> Room | None:
-    """Return what bounds what is written now, or None."""
-    return _room.get()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.lookups import ids_in, in_parts
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
-from hipq_django.flow.contexts import current_room
+from hipq_django.flow.contexts import current_group
 from hipq_django.flow.declared_ports import ancestors, is_of, wrong_type
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
@@ -194,7 +194,7 @@ class Delivery:
         self._now = now
         self.messages: list[NewMessage] = []
         self._woken: set[int] = set()
-        self._room = current_room()
+        self._room = current_group().room
 
     def write(self, item: Item) -> None:
         """Write one value to its port, and to what is joined with it, or to its channel."""

@@ -18,7 +18,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
 from hipq_django.domain.redaction import quoted
 from hipq_django.flow import delivering
-from hipq_django.flow.contexts import Entry, current_context, current_group, current_room
+from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
@@ -410,7 +410,7 @@ def copy_of_template(template: NodePort, name: str) -> NodePort:
                 "meta": template.meta,
             },
         )
-        if is_new and (room := current_room()):
+        if is_new and (room := current_group().room):
             room.take(row.value, row.value_context, row.meta)
         if is_new:
             set_channels(row, template.channel_rows.values_list("name", flat=True))

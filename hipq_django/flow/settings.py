@@ -13,7 +13,6 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import ConfigurationError, nearest_name
 
-ENVELOPE_BYTES = 65_536
 COPIES = 32
 LOGS = ("errors", "all", "none")
 FUNCTION = "a function: request → user, or None for nobody"
@@ -35,7 +34,7 @@ class FlowSettings:
     @property
     def max_body_bytes(self) -> int:
         """How large the body of a request may be: a message, and what is said of it."""
-        return self.max_message_bytes + ENVELOPE_BYTES
+        return self.max_message_bytes + 65_536
 
     @property
     def max_written_bytes(self) -> int:

@@ -12,7 +12,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.flow.declaring import KIND, ComponentDeclaration
 from hipq_django.flow.graphs.named import is_declared, stored_names
-from hipq_django.flow.models import Channel, LogEntry, Message, Node, NodePort, StagedJob, Wake
+from hipq_django.flow.models import Channel, Message, Node, NodePort, StagedJob, Wake
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import RESTS, SIDES
 from hipq_django.job_types.registry import get_declared
@@ -27,11 +27,11 @@ MANY_UNREAD = 100_000
 MOST_NAMED = 5
 
 
-def old_log(config: InstanceSettings, days: float | None) -> Any:
-    """Return the log entries past LOG_RETENTION_DAYS, or older than `days`."""
+def old(model: Any, config: InstanceSettings, days: float | None) -> Any:
+    """Return the log entries, or requests, past LOG_RETENTION_DAYS, or older than `days`."""
     kept = flow_settings(config.name).log_retention_days if days is None else days
     before = clock.now(config.database) - timedelta(days=kept)
-    rows = LogEntry.objects.using(config.database).filter(instance=config.name)
+    rows = model.objects.using(config.database).filter(instance=config.name)
     return rows.filter(create_time__lt=before)
 
 

@@ -70,7 +70,7 @@ _others: dict[str, Old] = {}
 _needed: list[Needed] = []
 
 
-def also_prune(name: str, old: Old, needed: Needed) -> None:
+def also_prune(name: str, old: Old, needed: Needed = lambda using: Q()) -> None:
     """Let `prune` delete rows of an app above the queue, and keep the jobs that it needs."""
     if name not in _others:
         _others[name] = old

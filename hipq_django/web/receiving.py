@@ -12,7 +12,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import DataError, Error, connections, transaction
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 from django.views import View
@@ -37,8 +37,8 @@ class ReceivingView(View):
     """Receives POSTs from other systems.
 
     400: the message is malformed. 411: its length is missing. 413: it is too large. 405: anything
-    but POST. 503: the database or the configuration failed, and the sender should try again. Each
-    of these changes nothing.
+    but POST. 503: the configuration failed, and the sender should try again. Each of these changes
+    nothing. 503 also: the database failed, maybe only after the commit; a repeat does no harm.
     """
 
     http_method_names = ["post"]
@@ -55,7 +55,7 @@ class ReceivingView(View):
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
-    def post(self, request: HttpRequest, *_: Any, **captured: Any) -> JsonResponse:
+    def post(self, request: HttpRequest, *_: Any, **captured: Any) -> HttpResponse:
         """Receive the message, and say what became of it or why it is refused."""
         try:
             return self.receive(request, **captured)
@@ -66,10 +66,10 @@ class ReceivingView(View):
             return self.refuse(400, reason, error)
         except ConfigurationError as error:
             return self.put_off("this site is not set up for the message", error)
-        except Error as error:
-            return self.put_off("the database failed", error)
+        except Error as error:  # maybe after the commit, whose reply was lost
+            return self.put_off("the database failed", error, _UNKNOWN)
 
-    def receive(self, request: HttpRequest, **captured: Any) -> JsonResponse:
+    def receive(self, request: HttpRequest, **captured: Any) -> HttpResponse:
         """Take the message of a request; raise `RefusedError` or `InvalidAnswerError`."""
         raise NotImplementedError
 
@@ -80,12 +80,12 @@ class ReceivingView(View):
         events.warning("request_refused", said, route=self.route, status=status, **_cause(error))
         return JsonResponse({"error": reason}, status=status)
 
-    def put_off(self, reason: str, error: Exception) -> JsonResponse:
+    def put_off(self, reason: str, error: Exception, more: str = "") -> JsonResponse:
         """Ask the sender to try again, because the fault is on this side."""
         sentence = f"{reason}: {said_of(error)}"
         events.error("request_put_off", sentence, route=self.route, status=503)
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return JsonResponse({"error": f"{reason}; try again."}, status=503, headers=headers)
+        return JsonResponse({"error": f"{reason}{more}; try again."}, status=503, headers=headers)
 
     @property
     def route(self) -> str:
@@ -94,6 +94,7 @@ class ReceivingView(View):
         return match.route if match else "-"
 
 
+_UNKNOWN = ", and it is unknown whether anything was stored"
 _NOT_STORABLE = "the database cannot store the message."
 
 

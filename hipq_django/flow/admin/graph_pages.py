@@ -16,7 +16,7 @@ from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
-from hipq_django.flow.contexts import bounded
+from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import apply, check
 from hipq_django.flow.graphs.locking import lock_tree
@@ -40,16 +40,12 @@ def spec_of(node: Node) -> Any:
     return node.state_values.get(SPEC)
 
 
-def check_sent(request: HttpRequest, spec: Any, stored: Any, **options: Any) -> list[Problem]:
-    """Return all that is wrong with a spec, and what of it this user may not say."""
-    app = Node._meta.app_label
+def not_allowed(request: HttpRequest, spec: Any, stored: Any) -> list[Problem]:
+    """Return what of a spec the user may not say."""
     return [
-        *check(spec, only_public=True, **options),
-        *(
-            Problem(path, f"you need the permission {app}.{permission} for this.")
-            for path, permission in permissions_of(spec, stored).items()
-            if not request.user.has_perm(f"{app}.{permission}")
-        ),
+        Problem(path, f"you need the permission hipq_flow.{permission} for this.")
+        for path, permission in permissions_of(spec, stored).items()
+        if not request.user.has_perm(f"hipq_flow.{permission}")
     ]
 
 
@@ -78,26 +74,27 @@ class GraphPages(PortPages):
         spec = stored
         problems: list[Problem] = []
         if form.is_bound:
-            spec, problems = self._read(request, form, node)
+            spec, problems = self._read(form, node)
+            problems += not_allowed(request, spec, stored)
             if spec is not NOTHING and not errors_of(problems) and "_apply" in request.POST:
                 if self._apply(request, node, form):
                     return HttpResponseRedirect(self.url(Node, "change", node.pk))
                 problems = form.problems  # type: ignore[attr-defined]  # set below
         return self._graph_page(request, node, form, spec, problems)
 
-    def _read(self, request: HttpRequest, form: SpecForm, node: Node) -> tuple[Any, list[Problem]]:
+    def _read(self, form: SpecForm, node: Node) -> tuple[Any, list[Problem]]:
         """Return the spec that was sent, and all that is wrong with it; `NOTHING` if it is none."""
         if not form.is_valid():
             return NOTHING, []
         spec = form.cleaned_data["spec"]
-        return spec, check_sent(request, spec, spec_of(node), node=node)
+        return spec, check(spec, only_public=True, node=node)
 
     def _apply(self, request: HttpRequest, node: Node, form: SpecForm) -> bool:
         """Let the graph be as the spec says, unless somebody else changed it meanwhile."""
         form.problems = []  # type: ignore[attr-defined]  # for the page
         try:
-            most = bounded(flow_settings(node.instance).max_written_bytes)
-            with transaction.atomic(using=self.database), write_transaction(self.database), most:
+            bound = set_group(room=Room(flow_settings(node.instance).max_written_bytes))
+            with transaction.atomic(using=self.database), write_transaction(self.database), bound:
                 lock_tree(node, form.cleaned_data["spec"])
                 if fingerprint(spec_of(locked_node(node))) != form.cleaned_data["seen"]:
                     text = _("Somebody else changed the graph since you opened the page.")

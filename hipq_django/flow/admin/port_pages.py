@@ -41,7 +41,7 @@ from hipq_django.flow.admin.message_editing import (
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.standing import badges
 from hipq_django.flow.aliases import get
-from hipq_django.flow.contexts import bounded
+from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.declared_ports import ANY, PortOptions, checked_message
 from hipq_django.flow.exceptions import FlowError, NodeDeletedError, UnknownPortError
 from hipq_django.flow.models import Connection, Message, Node, NodePort
@@ -157,8 +157,8 @@ class PortPages(NodeActions):
         values = {**form.cleaned_data, "seen": request.POST.get("seen", "")}
         is_confirmed = bool(request.POST.get("confirmed"))
         try:
-            most = flow_settings(row.node.instance).max_written_bytes
-            with transaction.atomic(using=self.database), bounded(most):
+            room = Room(flow_settings(row.node.instance).max_written_bytes)
+            with transaction.atomic(using=self.database), set_group(room=room):
                 logged, told = self._changes[what](row, values)
                 self.log_change(request, row.node, logged)
                 if not is_confirmed:

@@ -20,10 +20,11 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refuse
-from hipq_django.flow.admin.graph_pages import REPLACES, check_sent, told
+from hipq_django.flow.admin.graph_pages import REPLACES, not_allowed, told
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.exceptions import GraphError
+from hipq_django.flow.graphs.applying import check
 from hipq_django.flow.graphs.named import is_declared
 from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
@@ -97,7 +98,8 @@ class GraphAdmin(RowPages):
         spec: Any = NOTHING if row is None else row.spec
         problems: list[Problem] = []
         if form.is_bound:
-            spec, problems = self._read(request, form, row)
+            spec, problems = self._read(form, row)
+            problems += not_allowed(request, spec, row and row.spec)
             saved = self._save(request, form, row, problems) if "_save" in request.POST else None
             if saved is not None:
                 return HttpResponseRedirect(self.url(Graph, "change", saved.pk))
@@ -126,16 +128,13 @@ class GraphAdmin(RowPages):
         names = [each.name for each in get_instances() if each.database == self.database]
         return DEFAULT if DEFAULT in names or not names else names[0]
 
-    def _read(
-        self, request: HttpRequest, form: SpecForm, row: Graph | None
-    ) -> tuple[Any, list[Problem]]:
+    def _read(self, form: SpecForm, row: Graph | None) -> tuple[Any, list[Problem]]:
         """Return the spec that was sent, and what is wrong with it; `NOTHING` if it is none."""
         instance = self._instance if row is None else row.instance
         if not form.is_valid():
             return NOTHING, []
         spec = form.cleaned_data["spec"]
-        stored = None if row is None else row.spec
-        return spec, check_sent(request, spec, stored, instance=instance)
+        return spec, check(spec, only_public=True, instance=instance)
 
     def _save(
         self, request: HttpRequest, form: SpecForm, row: Graph | None, problems: list[Problem]

@@ -9,5 +9,6 @@ from hipq_django.flow.models.port import (
     Message as Message,
     NodePort as NodePort,
 )
+from hipq_django.flow.models.request import Request as Request
 from hipq_django.flow.models.staged import StagedJob as StagedJob
 from hipq_django.flow.models.wake import Wake as Wake

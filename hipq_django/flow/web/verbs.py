@@ -29,9 +29,6 @@ from hipq_django.flow.web.showing import (
 FEW, MOST = 10, 100
 """How many messages are shown: if nothing else is said, and at most."""
 
-MOST_WRITTEN = 10_000
-"""How many messages a request writes at most, so that none holds its transaction open for long."""
-
 Answer = dict[str, Any]
 
 
@@ -100,8 +97,6 @@ def start(call: Call) -> Answer:
     component = options.pop("component")
     _check_component(call, component)
     _check_options(call)
-    for port, values in (data or {}).items():
-        _check_messages(f"data: of port {port!r:.100}", values)
     if "parent" in options:
         options["parent"] = call.named("parent")
         call.needs_family_of(options["parent"])
@@ -268,15 +263,5 @@ def write(call: Call) -> Answer:
         raise RefusedCallError(
             422, "the body needs either 'data', one message, or 'list', several."
         )
-    values = call.fields["list"] if "list" in call.fields else [call.fields["data"]]
-    _check_messages("list:", values)
-    call.port.write_many(values)
+    call.port.write_many(call.fields["list"] if "list" in call.fields else [call.fields["data"]])
     return {}
-
-
-def _check_messages(where: str, values: Any) -> None:
-    if not isinstance(values, list):
-        raise RefusedCallError(422, f"{where} it is {values!r:.100}; give a list.")
-    if len(values) > MOST_WRITTEN:
-        said = f"there are {len(values):,} messages; give at most {MOST_WRITTEN:,} at a time."
-        raise RefusedCallError(422, f"{where} {said}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from django.db import DataError, IntegrityError
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 
 from hipq_django import events
@@ -14,9 +15,10 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import ConfigurationError, HipqError
-from hipq_django.flow.contexts import bounded, context
+from hipq_django.flow.contexts import Room, context, set_group
 from hipq_django.flow.family import ancestors_of, lock_nodes
 from hipq_django.flow.grouping import group
+from hipq_django.flow.models import Request
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.endpoints import Endpoint
@@ -30,7 +32,7 @@ from hipq_django.flow.web.fields import (
     storable,
 )
 from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
-from hipq_django.flow.web.users import check_origin, check_permission, find_user
+from hipq_django.flow.web.users import JSON, check_origin, check_permission, find_user
 from hipq_django.flow.web.verbs import run_node
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
 
@@ -57,21 +59,21 @@ class EndpointView(ReceivingView):
         methods = [method.lower() for method in by_method]
         return cls.as_view(endpoints=by_method, http_method_names=methods)
 
-    def get(self, request: HttpRequest, **place: Any) -> JsonResponse:
+    def get(self, request: HttpRequest, **place: Any) -> HttpResponse:
         """Tell something."""
         return self.post(request, **place)
 
-    def delete(self, request: HttpRequest, **place: Any) -> JsonResponse:
+    def delete(self, request: HttpRequest, **place: Any) -> HttpResponse:
         """Delete something."""
         return self.post(request, **place)
 
     def receive(
         self, request: HttpRequest, *, instance: str = DEFAULT, **place: Any
-    ) -> JsonResponse:
+    ) -> HttpResponse:
         """Do what is asked for, and say what became of it or why it is refused."""
         endpoint = self.endpoints[str(request.method)]
         try:
-            return JsonResponse(_answer(request, endpoint, instance, place))
+            return _answer(request, endpoint, instance, place)
         except RefusedCallError as refusal:
             return self._refused(refusal)
         except ConfigurationError:
@@ -93,11 +95,11 @@ class EndpointView(ReceivingView):
 
 def _answer(
     request: HttpRequest, endpoint: Endpoint, instance: str, place: Mapping[str, str]
-) -> dict[str, Any]:
+) -> HttpResponse:
     user = find_user(request, instance)
     check_permission(user, endpoint.permission)
     if endpoint.method == "GET":
-        return endpoint.verb(Call(instance, user, {}, place))
+        return JsonResponse(endpoint.verb(Call(instance, user, {}, place)))
     check_origin(request, instance, user)
     limits = flow_settings(instance)
     body = read_body(request, limits.max_body_bytes)
@@ -105,13 +107,33 @@ def _answer(
     how = _read_run(said.pop("run", None), user) if endpoint.may_run else None
     around = checked_context(said.pop("context", {}))
     call = Call(instance, user, said, place)
-    using = get_instance(instance).database
-    with write_transaction(using), context(**around), bounded(limits.max_written_bytes):
-        if how is not None:
-            _lock_first(call, endpoint, how)
-        with group(instance=instance):
-            answer = endpoint.verb(call)
-        return answer if how is None else {**answer, "run": run_node(call.node, how)}
+    room, using = Room(limits.max_written_bytes), get_instance(instance).database
+    with write_transaction(using), context(**around), set_group(room=room):
+        return _once(request, call, lambda: _done(call, endpoint, how))
+
+
+def _once(request: HttpRequest, call: Call, do: Callable[[], dict[str, Any]]) -> HttpResponse:
+    """Do what a request says; if it has a key and was done before, only answer it once more."""
+    given = request.headers.get("Idempotency-Key")
+    if given is None:
+        return JsonResponse(do())
+    said = (call.instance, call.by, request.method, request.path, given, request.body)
+    rows = Request.objects.using(get_instance(call.instance).database)
+    row, is_new = rows.get_or_create(
+        key=sha256(ascii(said).encode()).hexdigest(), defaults={"instance": call.instance}
+    )
+    if is_new:
+        row.answer = JsonResponse(do()).content.decode()
+        row.save(using=row.using)
+    return HttpResponse(row.answer, content_type=JSON)
+
+
+def _done(call: Call, endpoint: Endpoint, how: Mapping[str, Any] | None) -> dict[str, Any]:
+    if how is not None:
+        _lock_first(call, endpoint, how)
+    with group(instance=call.instance):
+        answer = endpoint.verb(call)
+    return answer if how is None else {**answer, "run": run_node(call.node, how)}
 
 
 def _lock_first(call: Call, endpoint: Endpoint, how: Mapping[str, Any]) -> None:

@@ -1,17 +1,21 @@
 """Who may do what: each endpoint, without each permission, and by nobody who is known."""
 
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.core.management import call_command
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.models import Channel, LogEntry, Message, NodePort
+from hipq_django.flow.models import Channel, LogEntry, Message, NodePort, Request
 from hipq_django.flow.web.endpoints import ENDPOINTS
 from tests.declaring import Declare
 from tests.flow.web.conftest import PERMISSIONS, Api
@@ -349,6 +353,59 @@ def test_what_a_request_writes_is_bounded(
     assert (Message.objects.count(), NodePort.objects.count()) == before
     monkeypatch.undo()
     api.post(path, **body, context={"note": "x" * 8_000})
+
+
+# The same request once more
+
+
+@pytest.fixture
+def once(api: Api) -> Callable[..., Any]:
+    """Return what sends a request to the ports of a node with a key."""
+    flow.start("t.recorder", alias="n", run=False)
+
+    def ask(key: str, path: str = "inputs/a/write", **body: Any) -> Any:
+        headers = {"Idempotency-Key": key}
+        return api.ask("POST", f"nodes/n/{path}", body, headers=headers)
+
+    return ask
+
+
+@pytest.mark.conformance
+@pytest.mark.django_db(transaction=True)
+def test_a_request_whose_answer_was_lost_is_sent_again(
+    once: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, lost = BaseDatabaseWrapper._commit, [1]  # type: ignore[attr-defined]  # Django's own
+
+    def commit_without_reply(self: Any) -> None:
+        commit(self)
+        if lost:
+            lost.clear()
+            raise OperationalError("the connection is gone")
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "_commit", commit_without_reply)
+    response = once("a", data=1)
+
+    assert (response.status_code, "unknown" in response.json()["error"]) == (503, True)
+    assert once("a", data=1).status_code == 200
+    assert flow.get("n").inputs["a"].peek(9) == [1]
+
+
+def test_a_request_with_a_key_is_done_once(once: Callable[..., Any], api: Api) -> None:
+    for key, value in (("a", 1), ("a", 1), ("b", 1), ("a", 2)):
+        assert once(key, data=value).json() == {}
+    assert flow.get("n").inputs["a"].peek(9) == [1, 1, 2]
+
+    read, again = (once("a", "inputs/a/read") for _ in range(2))
+    assert (read.json()["data"], read.content) == (1, again.content)
+    assert read["Content-Type"] == again["Content-Type"] == "application/json"
+    for _ in range(2):
+        assert once("c", "inputs/a/write").status_code == 422
+    api.client.force_login(User.objects.create_superuser("bob"))
+    assert once("a", data=1).json() == {}
+    assert flow.get("n").inputs["a"].peek(9) == [1, 2, 1]
+    call_command("hipq_prune", days=0, stdout=StringIO())
+    assert not Request.objects.exists()
 
 
 # Sensitive fields

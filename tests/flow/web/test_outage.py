@@ -42,7 +42,9 @@ def test_who_asks_is_told_to_come_again(method: str) -> None:
     response = Client().generic(method, "/away/nodes/1")
 
     assert (response.status_code, response["Retry-After"]) == (503, "30")
-    assert response.json() == {"error": "the database failed; try again."}
+    assert response.json() == {
+        "error": "the database failed, and it is unknown whether anything was stored; try again."
+    }
 
 
 def test_an_instance_that_is_not_set_up_is_the_fault_of_this_side(settings: Settings) -> None:

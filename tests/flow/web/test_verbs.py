@@ -302,7 +302,6 @@ def test_writes_are_checked(api: Api) -> None:
     api.refused(path, 422)
     api.refused(path, 422, data=1, list=[2])
     api.refused(path, 422, list=5)
-    assert "at most 10,000" in api.refused(path, 422, list=[1] * 10_001)["error"]
     assert node.inputs["number"].size == 0
     api.post(path, list=[1] * 10_000)
     assert node.inputs["number"].size == 10_000

@@ -48,7 +48,9 @@ def test_a_webhook_asks_its_sender_to_come_again(
     response = partner.send(succeeded(receipt="R-1"))
 
     assert (response.status_code, response["Retry-After"]) == (503, str(RETRY_AFTER_SECONDS))
-    assert json.loads(response.content) == {"error": "the database failed; try again."}
+    assert json.loads(response.content) == {
+        "error": "the database failed, and it is unknown whether anything was stored; try again."
+    }
     [line] = [record.getMessage() for record in caplog.records if record.name == "hipq_django"]
     assert line == (
         "event=request_put_off route=hooks/bank/ status=503: the database failed: "
