@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib import admin, messages
@@ -26,7 +26,7 @@ from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.display import badge, format_number, shown, when
+from hipq_django.admin.display import badge, format_number, shown, span, when
 from hipq_django.admin.fields import EditForm, MomentField, OutdatedFormError
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -38,7 +38,7 @@ from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
 from hipq_django.models.base import name_in_its_kind, title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
-from hipq_django.monitoring.endings import Trend
+from hipq_django.monitoring.endings import SAMPLE, Trend
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -357,7 +357,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def endings(self, row: Any, name: str) -> str:
         """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
         lately = row.trend.lately
-        more = "+" if lately.capped else ""
+        more = "+" if row.trend.covered_seconds else ""
         parts = [_("%(count)s ended") % {"count": f"{format_number(lately.ended)}{more}"}]
         for outcome, number, text in (
             ("failed", lately.failed, _("%(count)s failed")),
@@ -372,6 +372,10 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             parts.append(
                 _("%(count)s retried") % {"count": f"{format_number(lately.retried)}{more}"}
             )
+        if seconds := row.trend.covered_seconds:
+            covered = span(timedelta(seconds=seconds))
+            text = _("the newest %(count)s, which are %(span)s")
+            parts.append(text % {"count": format_number(SAMPLE), "span": covered})
         return format_html_join(", ", "{}", ((part,) for part in parts))
 
     def trend_badges(self, trend: Trend, *, is_stuck: bool = False) -> Iterator[str]:

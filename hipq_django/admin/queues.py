@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,11 @@ from hipq_django.conf.rules import checked_limit, checked_queue_number
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Job, JobType, Queue, Worker
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
+from hipq_django.monitoring.doctor import diagnose, measure_queue
 from hipq_django.monitoring.endings import Trends
-from hipq_django.monitoring.overview import QueueCounts, queue_counts
+from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts, queue_counts
 
 
 class QueueForm(EditForm):
@@ -85,6 +87,7 @@ class QueueAdmin(HipqAdmin):
             {
                 "fields": (
                     "condition",
+                    "findings",
                     "due",
                     "oldest_due",
                     "waiting",
@@ -100,8 +103,8 @@ class QueueAdmin(HipqAdmin):
         (_("Other"), {"fields": ("retention_days", "instance", "name", "created", "updated")}),
     )
     readonly_fields = (
-        "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately",
-        "throttlers", "instance", "name", "created", "updated",
+        "condition", "findings", "due", "oldest_due", "waiting", "running", "in_error", "load",
+        "lately", "throttlers", "instance", "name", "created", "updated",
     )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -117,6 +120,8 @@ class QueueAdmin(HipqAdmin):
             queue.shows_problem = self.may_view(request, Job)
             trends = Trends([queue], self.now, self.database)
             self.count(queue, trends, live_workers(self.database))
+            types = JobType.objects.using(self.database).filter(queue=queue)
+            queue.types = [JobTypeEndings(t.name, queue.name, trends.of(t)) for t in types]
         return queue
 
     def count(self, queue: Any, trends: Trends, workers: Sequence[Worker]) -> None:
@@ -133,8 +138,22 @@ class QueueAdmin(HipqAdmin):
     @admin.display(description=_("condition"))
     def condition(self, queue: Any) -> str:
         """What holds the queue, if anything does."""
-        found = list(self._problems(queue)) or [badge(gettext("ok"), "succeeded")]
+        is_sample = queue.trend.covered_seconds
+        ok = (gettext("only a sample"), "cancelled") if is_sample else (gettext("ok"), "succeeded")
+        found = list(self._problems(queue)) or [badge(*ok)]
         return format_html_join(" ", "{}", ((problem,) for problem in found))
+
+    @admin.display(description=_("findings of hipq_doctor"))
+    def findings(self, queue: Any) -> str:
+        """What the doctor finds for the queue; in English, as in the command."""
+        said = self._problem(queue) if queue.counts.problem != NONE else NONE
+        try:
+            config = get_instance(queue.instance)
+        except ConfigurationError as error:
+            return str(error)
+        measured = measure_queue(config, replace(queue.counts, problem=said), queue.types)
+        lines = ((each.where, each.what, each.what_to_do) for each in diagnose(measured))
+        return format_html_join("", '<div lang="en">{}: {} {}</div>', lines) or "-"
 
     def _problems(self, queue: Any) -> Iterator[str]:
         if queue.paused:

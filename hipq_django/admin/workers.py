@@ -68,6 +68,6 @@ class WorkerAdmin(ReadOnlyAdmin):
         return worker.queues_text
 
     heartbeat = column(
-        _("last heartbeat"), lambda self, worker: when(worker.heartbeat_time, self.now)
+        _("last heartbeat"), lambda self, it: when(min(it.heartbeat_time, self.now), self.now)
     )
     started = column(_("started"), lambda self, worker: when(worker.create_time, self.now))

@@ -51,16 +51,14 @@ MIN_USUAL = 20
 class Endings:
     """How jobs ended; those that were cancelled do not count.
 
-    `retried` are the failed attempts after which the job was tried again. `capped` says that more
-    jobs ended than were counted, and that these are the newest; `retried_capped` says the same of
-    the attempts.
+    `retried` are the failed attempts after which the job was tried again; `retried_capped` says
+    that more were than were counted.
     """
 
     succeeded: int = 0
     failed: int = 0
     timed_out: int = 0
     retried: int = 0
-    capped: bool = False
     retried_capped: bool = False
 
     @property
@@ -80,6 +78,8 @@ class Trend:
     lately: Endings = Endings()
     usually: Endings = Endings()
     unanswered: Unanswered = NOT_KNOWN
+    covered_seconds: float = 0.0
+    """In which time the jobs of the last hour ended, where only the newest were counted; else 0."""
 
     @property
     def is_failing(self) -> bool:
@@ -110,7 +110,8 @@ class Trend:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        last_hour = {"ended": self.lately.ended, **asdict(self.lately)}
+        covered = {"capped": self.covered_seconds > 0, "covered_seconds": self.covered_seconds}
+        last_hour = {"ended": self.lately.ended, **asdict(self.lately), **covered}
         return {
             "last_hour": last_hour,
             "failing": self.is_failing,
@@ -152,18 +153,21 @@ class Trends:
         self._using, self._now = using, now
         self._lately, self._usually = _Counts(), _Counts()
         self._last_end: dict[int, datetime | None] = {}
+        self._covered: dict[int, float] = {}
         long: set[int] = set()
         hour_ago = now - LATELY
         rows = Queue.objects.using(using).filter(pk__in=[queue.pk for queue in queues])
         counted = rows.annotate(
             lately=_ended(hour_ago, now),
             usually=_ended(hour_ago - USUALLY, hour_ago),
+            since=Subquery(newest_ended(hour_ago, now).values("update_time")[SAMPLE - 1 : SAMPLE]),
             last_end=Subquery(newest_ended(hour_ago - USUALLY, now).values("update_time")[:1]),
             waits=long_waits(now),
         )
-        for pk, lately, usually, last_end, waits in counted.values_list(
-            "pk", "lately", "usually", "last_end", "waits"
+        for pk, lately, usually, since, last_end, waits in counted.values_list(
+            "pk", "lately", "usually", "since", "last_end", "waits"
         ):
+            self._covered[pk] = (now - since).total_seconds() if since else 0.0
             self._lately.add(pk, lately)
             self._usually.add(pk, usually)
             self._last_end[pk] = last_end
@@ -175,9 +179,13 @@ class Trends:
     def of(self, row: Queue | JobType) -> Trend:
         """Return the trend of a queue or of a job type."""
         place = 0 if isinstance(row, Queue) else 1
+        queue = row.pk if isinstance(row, Queue) else row.queue_id
         parts = [part for ids, part in self._unanswered.items() if ids[place] == row.pk]
         return Trend(
-            self._lately.endings(row), self._usually.endings(row), Unanswered.together(parts)
+            self._lately.endings(row),
+            self._usually.endings(row),
+            Unanswered.together(parts),
+            self._covered.get(queue, 0.0),
         )
 
     def quiet_seconds(self, queue: Queue) -> float | None:
@@ -216,11 +224,8 @@ class _Counts:
 
     def add(self, queue_id: int, ended: str | None) -> None:
         """Count the jobs of a queue that ended: type, outcome and number, as JSON."""
-        rows = json.loads(ended or "[]")
-        is_capped = sum(number for _, _, number in rows) == SAMPLE
-        for type_id, outcome, number in rows:
+        for type_id, outcome, number in json.loads(ended or "[]"):
             self._add(queue_id, type_id, outcome, number)
-            self._add(queue_id, type_id, "capped", int(is_capped))
 
     def add_retry(self, queue_id: int, type_id: int) -> None:
         """Count a failed attempt after which the job was tried again."""
@@ -233,8 +238,7 @@ class _Counts:
     def endings(self, row: Queue | JobType) -> Endings:
         """Return how the jobs of a queue or a job type ended."""
         number = {what: self._number[type(row), row.pk, what] for what in _COUNTED}
-        capped = bool(self._number[type(row), row.pk, "capped"])
-        return Endings(**number, capped=capped, retried_capped=self.retried_capped)
+        return Endings(**number, retried_capped=self.retried_capped)
 
 
 _COUNTED = (Outcome.SUCCEEDED.value, Outcome.FAILED.value, Outcome.TIMED_OUT.value, "retried")

@@ -64,6 +64,12 @@ class QueueCounts:
         )
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether jobs wait for answers, and none has ended for too long."""
+        quiet = KNOWN_SECONDS if self.quiet_seconds is None else self.quiet_seconds
+        return bool(self.awaiting_answer) and quiet >= self.trend.unanswered.patience_seconds
+
+    @property
     def is_unanswered(self) -> bool:
         """Whether jobs wait for answers, and none has come for far longer than usual."""
         return self.trend.is_unanswered or self.is_stuck
@@ -74,10 +80,7 @@ class QueueCounts:
 
         This is told of few jobs, and without a history, too: no other job can start.
         """
-        quiet = KNOWN_SECONDS if self.quiet_seconds is None else self.quiet_seconds
-        is_quiet = quiet >= self.trend.unanswered.patience_seconds
-        is_old = self.oldest_due_seconds >= LONG_SECONDS
-        return bool(self.is_full and self.awaiting_answer and is_old and is_quiet)
+        return self.is_full and self.is_quiet and self.oldest_due_seconds >= LONG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +240,7 @@ def _state_of(worker: Worker, now: datetime) -> ProcessState:
         excluded_queues=worker.excluded_queues,
         threads=worker.threads,
         in_flight=worker.executing,
-        heartbeat_age_seconds=round((now - worker.heartbeat_time).total_seconds(), 3),
+        heartbeat_age_seconds=round(max(0.0, (now - worker.heartbeat_time).total_seconds()), 3),
         silent=worker.is_silent(now),
         troubles=worker.troubles_at(now),
     )

@@ -75,6 +75,19 @@ def test_a_full_limit_is_not_called_silent_before_its_jobs_are_usually_answered(
     assert said(in_queue(**FULL, trend=slow, quiet_seconds=quiet)).code == code
 
 
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [({"quiet_seconds": 30.0}, "Raise the limit"), ({"quiet_seconds": 960.0}, "Ask the other"),
+     ({"quiet_seconds": 30.0, "trend": Trend(unanswered=Unanswered(3))}, "Ask the other")],
+)  # fmt: skip
+def test_a_limit_that_overdue_answers_fill_is_not_to_be_raised(
+    values: dict[str, Any], hint: str
+) -> None:
+    found = said(in_queue(**FULL | {"oldest_due_seconds": 90.0} | values))
+
+    assert (found.code, found.what_to_do[: len(hint)]) == ("limit_reached", hint)
+
+
 def test_answers_that_usually_take_days_are_not_missed_after_one() -> None:
     slow = Trend(unanswered=Unanswered(longest_seconds=86_400.0))
 

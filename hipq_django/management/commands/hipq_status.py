@@ -14,7 +14,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
-from hipq_django.monitoring.endings import Trend
+from hipq_django.monitoring.endings import SAMPLE, Trend
 from hipq_django.monitoring.overview import Overview, ProcessState, QueueCounts, take
 
 Row = TypeVar("Row")
@@ -71,15 +71,15 @@ CONSUMER_COLUMNS: Columns[ProcessState] = {
 
 ENDINGS_COLUMNS: Columns[tuple[str, Trend]] = {
     "in the last hour": lambda row: row[0],
-    "ended": lambda row: _at_least(row[1].lately.ended, is_capped=row[1].lately.capped),
+    "ended": lambda row: _at_least(row[1].lately.ended, row[1].covered_seconds),
     "failed": lambda row: f"{row[1].lately.failed:,}",
     "timed out": lambda row: f"{row[1].lately.timed_out:,}",
-    "retried": lambda row: _at_least(row[1].lately.retried, is_capped=row[1].lately.retried_capped),
+    "retried": lambda row: _at_least(row[1].lately.retried, row[1].lately.retried_capped),
     "against the day before": lambda row: _against_usual(row[1]),
 }
 
 
-def _at_least(number: int, *, is_capped: bool) -> str:
+def _at_least(number: int, is_capped: float) -> str:
     return f"{number:,}+" if is_capped else f"{number:,}"
 
 
@@ -90,6 +90,8 @@ def _against_usual(trend: Trend) -> str:
         "not answered": trend.is_unanswered,
     }
     words = ", ".join(word for word, is_so in told.items() if is_so)
+    if seconds := trend.covered_seconds:
+        return f"{words or 'not known'}: the newest {SAMPLE:,}, which are {seconds:,.0f} s"
     return words or ("too few to tell" if trend.is_too_short else "as usual")
 
 

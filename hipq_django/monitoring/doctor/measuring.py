@@ -30,6 +30,7 @@ from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState, Tables
+from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
 
 PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
@@ -95,6 +96,22 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     )
 
 
+def measure_queue(
+    config: InstanceSettings, counts: QueueCounts, types: list[JobTypeEndings]
+) -> Measured:
+    """Measure what the rules about one queue judge, given what is counted of it."""
+    now, unknown = clock.now(config.database), dict(_unknown_types(config))
+    names = {row.name for row in types}
+    return Measured(
+        config.name,
+        config.database,
+        overview.Overview(config.name, [counts], [], [], 0, 0, types),
+        unknown_types={row.name: number for row, number in unknown.items() if row.name in names},
+        held_back=frozenset(_held_back(config, now, unknown, name=counts.name)),
+        unpruned=tuple(_unpruned(config, now - UNPRUNED, name=counts.name)),
+    )
+
+
 def _jobs(config: InstanceSettings) -> JobQuerySet:
     return Job.objects.using(config.database).of_instance(config.name)
 
@@ -116,7 +133,7 @@ def _undecided(config: InstanceSettings, before: datetime) -> int:
 
 
 def _held_back(
-    config: InstanceSettings, now: datetime, unknown: Collection[JobType]
+    config: InstanceSettings, now: datetime, unknown: Collection[JobType], **only: str
 ) -> Iterator[str]:
     """Yield the queues in which no job is overdue but those that nobody can start now.
 
@@ -125,7 +142,7 @@ def _held_back(
     Those of unknown types are told of as such. They stay at the head of their queue, and must not
     hide that others are overdue.
     """
-    queues = Queue.objects.using(config.database).filter(instance=config.name)
+    queues = Queue.objects.using(config.database).filter(instance=config.name, **only)
     for queue in queues.filter(throttler_problem=NONE):
         is_throttled = bool(config.queue(queue.name).throttlers)
         if is_throttled or unknown:
@@ -183,8 +200,8 @@ def _schedules(config: InstanceSettings, now: datetime) -> Iterator[ScheduleStat
         )
 
 
-def _unpruned(config: InstanceSettings, before: datetime) -> Iterator[str]:
-    for queue in Queue.objects.using(config.database).filter(instance=config.name):
+def _unpruned(config: InstanceSettings, before: datetime, **only: str) -> Iterator[str]:
+    for queue in Queue.objects.using(config.database).filter(instance=config.name, **only):
         old = before - timedelta(days=queue.retention_days)
         finals = queue.jobs.using(config.database).final().filter(update_time__lt=old)
         first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])

@@ -138,8 +138,10 @@ def _full(queue: QueueCounts) -> Finding:
         f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}{_needs(queue)}; "
         f"{_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
-        "Raise the limit if the other system allows it; check whether its answers still come. Jobs "
-        "that gather others count too: enqueue into another queue what they gather.",
+        _ASK
+        if queue.is_quiet or queue.trend.unanswered.number
+        else "Raise the limit if the other system allows it; check whether its answers still come. "
+        "Jobs that gather others count too: enqueue into another queue what they gather.",
     )
 
 
@@ -237,11 +239,12 @@ def _more_than_usual(where: str, trend: Trend, code: str, how: str, mostly: str 
     number, share = getattr(lately, how), lately.share(getattr(lately, how))
     usual = usually.share(getattr(usually, how))
     before = f"{usual:.0%} the day before" if usually.ended else "none ended the day before"
+    within = span(trend.covered_seconds) if trend.covered_seconds else "an hour"
     return Finding(
         Level.PROBLEM if share >= MOST else Level.WARNING,
         code,
         where,
-        f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within an hour "
+        f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within {within} "
         f"({share:.0%}; {before}){mostly}.",
         _WHY[how],
         _WHAT_TO_DO[how],

@@ -1,6 +1,7 @@
 """`hipq_status` and `hipq_prune`."""
 
 import json
+import re
 from datetime import timedelta
 from io import StringIO
 from unittest.mock import ANY
@@ -14,8 +15,9 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.maintenance import retention
+from hipq_django.management.commands import hipq_status
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
-from hipq_django.monitoring import counts
+from hipq_django.monitoring import counts, endings
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.running import run_due_jobs
 
@@ -84,6 +86,7 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
             "timed_out": 0,
             "retried": 0,
             "capped": False,
+            "covered_seconds": 0,
             "retried_capped": False,
         },
         "failing": False,
@@ -111,6 +114,26 @@ def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
     assert (types[failing.name], types[fine.name]) == (True, False)
     assert f"queue {failing.queue.name} 12 10 0 0 failing" in lines
     assert f"job type {fine.name} 1 0 0 0 too few to tell" in lines
+
+
+def test_status_says_how_much_of_the_hour_it_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is not all of it, nothing is called usual."""
+    for module in (endings, hipq_status):
+        monkeypatch.setattr(module, "SAMPLE", 1)
+    kind, moment = JobTypeFactory.create(), timezone.now() - timedelta(seconds=1_000)
+    JobFactory.create(job_type=kind, state="final", update_time=moment)
+
+    [line] = [line for line in said("hipq_status").splitlines() if f"type {kind.name} " in line]
+
+    assert re.search(r" 1\+ .* not known: the newest 1, which are 1,0\d\d s$", line)
+
+
+def test_a_heartbeat_is_never_of_the_future() -> None:
+    WorkerFactory.create(heartbeat_time=timezone.now() + timedelta(seconds=90))
+
+    [worker] = json.loads(said("hipq_status", "--json"))["workers"]
+
+    assert worker["heartbeat_age_seconds"] == 0
 
 
 def test_status_writes_nothing(settings: Settings) -> None:

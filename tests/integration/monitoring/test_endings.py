@@ -108,10 +108,11 @@ def test_only_the_newest_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     ended(kind, "failed", 3, minutes=20)
     ended(kind, "succeeded", 2, minutes=10)
 
-    lately = trends().of(kind).lately
+    trend = trends().of(kind)
 
-    assert lately == Endings(succeeded=2, failed=1, capped=True)
-    assert trends().of(kind.queue).lately == lately
+    assert trend.lately == Endings(succeeded=2, failed=1)
+    assert round(trend.covered_seconds, -2) == 1_200  # from the third end until now
+    assert trends().of(kind.queue).lately == trend.lately
 
 
 def test_what_never_ran_has_no_trend() -> None:
