@@ -25,9 +25,9 @@ from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, JobType, Queue, Worker
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
-from hipq_django.monitoring.doctor import diagnose, measure_queue
+from hipq_django.monitoring.doctor import diagnose, measure_queues
 from hipq_django.monitoring.endings import Trends
-from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts, queue_counts
+from hipq_django.monitoring.overview import JobTypeEndings, Overview, QueueCounts, queue_counts
 
 
 class QueueForm(EditForm):
@@ -71,6 +71,12 @@ class QueueList(RowList):
             page.count(queue, trends, workers)
 
 
+NOW = (
+    "condition", "findings", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately"
+)  # fmt: skip
+"""What the page of a queue shows of it, and nobody edits."""
+
+
 @admin.register(Queue)
 class QueueAdmin(HipqAdmin):
     """The first page to look at: every queue with what stands in it and what holds it."""
@@ -82,30 +88,12 @@ class QueueAdmin(HipqAdmin):
     )  # fmt: skip
     actions = ("pause", "resume")
     fieldsets = (
-        (
-            _("Now"),
-            {
-                "fields": (
-                    "condition",
-                    "findings",
-                    "due",
-                    "oldest_due",
-                    "waiting",
-                    "running",
-                    "in_error",
-                    "load",
-                    "lately",
-                )
-            },
-        ),
+        (_("Now"), {"fields": NOW}),
         (_("Limits"), {"fields": ("paused", "throttle_limit", "throttlers")}),
         (_("Order"), {"fields": ("order", "granularity_seconds", "ageing_seconds")}),
         (_("Other"), {"fields": ("retention_days", "instance", "name", "created", "updated")}),
     )
-    readonly_fields = (
-        "condition", "findings", "due", "oldest_due", "waiting", "running", "in_error", "load",
-        "lately", "throttlers", "instance", "name", "created", "updated",
-    )  # fmt: skip
+    readonly_fields = (*NOW, "throttlers", "instance", "name", "created", "updated")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the queues with what stands in them, in one query."""
@@ -151,7 +139,9 @@ class QueueAdmin(HipqAdmin):
             config = get_instance(queue.instance)
         except ConfigurationError as error:
             return str(error)
-        measured = measure_queue(config, replace(queue.counts, problem=said), queue.types)
+        counts = replace(queue.counts, problem=said)
+        view = Overview(config.name, [counts], [], [], 0, 0, queue.types)
+        measured = measure_queues(config, view)
         lines = ((each.where, each.what, each.what_to_do) for each in diagnose(measured))
         return format_html_join("", '<div lang="en">{}: {} {}</div>', lines) or "-"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.transactions import looks_only
 from hipq_django.monitoring.doctor.findings import Finding, Level
-from hipq_django.monitoring.doctor.measuring import measure, measure_queue
+from hipq_django.monitoring.doctor.measuring import measure, measure_queues
 from hipq_django.monitoring.doctor.rules import diagnose
 
-__all__ = ["Finding", "Level", "also_examine", "diagnose", "examine", "measure", "measure_queue"]
+__all__ = ["Finding", "Level", "also_examine", "diagnose", "examine", "measure", "measure_queues"]
 
 
 def examine(config: InstanceSettings) -> list[Finding]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, connections, transaction
-from django.db.models import Min, OuterRef, Subquery
+from django.db.models import Min, OuterRef, QuerySet, Subquery
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings, get_throttlers
@@ -30,7 +31,7 @@ from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState, Tables
-from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
+from hipq_django.monitoring.overview import Overview
 
 PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
@@ -72,23 +73,16 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     if missing:
         return Measured(config.name, using, missing_migrations=tuple(missing))
     offset, now = clock.measure(using), clock.now(using)
-    unknown = dict(_unknown_types(config))
     vendor = connections[using].vendor
     is_silenced = "hipq.W003" in settings.SILENCED_SYSTEM_CHECKS
-    return Measured(
-        instance=config.name,
-        database=using,
-        overview=overview.take(config),
+    return replace(
+        measure_queues(config, overview.take(config)),
         throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
         sources=tuple(config.sources),
-        unknown_types={row.name: waiting for row, waiting in unknown.items()},
-        nearest_types=dict(_nearest_types(unknown)),
         past_deadline=capped_count(_jobs(config).past_deadline(now - PATIENCE)),
         undecided=_undecided(config, now - PATIENCE),
-        held_back=frozenset(_held_back(config, now, unknown)),
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
-        unpruned=tuple(_unpruned(config, now - UNPRUNED)),
         tables=_tables(using),
         clock_offset_seconds=offset.total_seconds(),
         places_of_models=[] if is_silenced else places_of_models(using),
@@ -96,19 +90,21 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     )
 
 
-def measure_queue(
-    config: InstanceSettings, counts: QueueCounts, types: list[JobTypeEndings]
-) -> Measured:
-    """Measure what the rules about one queue judge, given what is counted of it."""
-    now, unknown = clock.now(config.database), dict(_unknown_types(config))
-    names = {row.name for row in types}
+def measure_queues(config: InstanceSettings, view: Overview) -> Measured:
+    """Measure what the rules about the queues of an overview judge; it may have only some."""
+    using, now = config.database, clock.now(config.database)
+    unknown, names = dict(_unknown_types(config)), {row.name for row in view.job_types}
+    queues = Queue.objects.using(using).filter(
+        instance=config.name, name__in=[queue.name for queue in view.queues]
+    )
     return Measured(
         config.name,
-        config.database,
-        overview.Overview(config.name, [counts], [], [], 0, 0, types),
+        using,
+        view,
         unknown_types={row.name: number for row, number in unknown.items() if row.name in names},
-        held_back=frozenset(_held_back(config, now, unknown, name=counts.name)),
-        unpruned=tuple(_unpruned(config, now - UNPRUNED, name=counts.name)),
+        nearest_types=dict(_nearest_types(unknown)),
+        held_back=frozenset(_held_back(config, queues, now, unknown)),
+        unpruned=tuple(_unpruned(queues, now - UNPRUNED)),
     )
 
 
@@ -133,7 +129,7 @@ def _undecided(config: InstanceSettings, before: datetime) -> int:
 
 
 def _held_back(
-    config: InstanceSettings, now: datetime, unknown: Collection[JobType], **only: str
+    config: InstanceSettings, queues: QuerySet[Any], now: datetime, unknown: Collection[JobType]
 ) -> Iterator[str]:
     """Yield the queues in which no job is overdue but those that nobody can start now.
 
@@ -142,7 +138,6 @@ def _held_back(
     Those of unknown types are told of as such. They stay at the head of their queue, and must not
     hide that others are overdue.
     """
-    queues = Queue.objects.using(config.database).filter(instance=config.name, **only)
     for queue in queues.filter(throttler_problem=NONE):
         is_throttled = bool(config.queue(queue.name).throttlers)
         if is_throttled or unknown:
@@ -200,12 +195,12 @@ def _schedules(config: InstanceSettings, now: datetime) -> Iterator[ScheduleStat
         )
 
 
-def _unpruned(config: InstanceSettings, before: datetime, **only: str) -> Iterator[str]:
-    for queue in Queue.objects.using(config.database).filter(instance=config.name, **only):
+def _unpruned(queues: QuerySet[Any], before: datetime) -> Iterator[str]:
+    for queue in queues:
         old = before - timedelta(days=queue.retention_days)
-        finals = queue.jobs.using(config.database).final().filter(update_time__lt=old)
+        finals = queue.jobs.using(queue.using).final().filter(update_time__lt=old)
         first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
-        if first and not_needed(Job.objects.using(config.database).filter(pk__in=first)).exists():
+        if first and not_needed(Job.objects.using(queue.using).filter(pk__in=first)).exists():
             yield queue.name
 
 
