@@ -277,10 +277,8 @@ def _workers(measured: Measured) -> Iterator[Finding]:
 
 def _in_trouble(worker: str, trouble: Trouble) -> Finding:
     if trouble.name == Worker.HELD:
-        what, why = (
-            f"{trouble.reason}, for {span(trouble.seconds)}.",
-            "They are lost to other jobs.",
-        )
+        what = f"{trouble.reason}, for {span(trouble.seconds)}."
+        why = "Their handlers have not returned, and other jobs do not get these threads."
         return warning("threads_held", f"worker {worker}", what, why, _FREE)
     return Finding(
         Level.PROBLEM if trouble.seconds >= OVERDUE_SECONDS else Level.WARNING,
