@@ -11,7 +11,7 @@ from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.graphs.problem import Problem
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.values import STAGE
+from hipq_django.flow.values import STAGE, is_same
 from hipq_django.job_types.registry import names_of
 
 
@@ -44,9 +44,11 @@ def permissions_of(spec: Any, before: Any = None) -> dict[str, str]:
     a node with the id of another one takes that as a child.
     """
     there = _objects(before, "nodes")
-    changed = {n: node for n, node in _objects(spec, "nodes").items() if node != there.get(n)}
     return dict(
-        needed for name, node in changed.items() for needed in _permissions(f"nodes.{name}", node)
+        needed
+        for name, node in _objects(spec, "nodes").items()
+        if not is_same(node, there.get(name))
+        for needed in _permissions(f"nodes.{name}", node)
     )
 
 

@@ -140,10 +140,8 @@ def state(call: Call) -> Answer:
     stored = locked_node(call.node).state.all()
     stays = {key: value for key, value in stored.items() if key not in new and key not in gone}
     if masking(call).mask(stays) != stays:
-        raise RefusedCallError(
-            422,
-            "the state has sensitive values: set or unset these, too, or you need view_message.",
-        )
+        said = "the state has sensitive values; set or unset them, too, or get view_message."
+        raise RefusedCallError(422, said)
     call.node.state.set(new)
     call.node.state.unset(*gone)
     return {"state": shown_state(call)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from django.db import transaction
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -36,7 +37,7 @@ def message_on(node: Node) -> Message:
 
 
 def edit(message: Message, value: int) -> None:
-    edit_message(message, fingerprint(1), lambda stored: value)
+    edit_message(message, fingerprint(1), value)
 
 
 def test_of_two_who_edit_one_is_refused(node: Node) -> None:
@@ -74,15 +75,11 @@ def test_a_message_is_not_dropped_and_read(node: Node) -> None:
 def test_a_node_goes_on_only_after_the_edit(node: Node) -> None:
     message = message_on(node)
     other = Session()
-    resumed = []
-
-    def change(stored: int) -> int:
-        resumed.append(other.start(node.resume))
+    with transaction.atomic():
+        edit_message(message, fingerprint(1), 11)
+        resumed = other.start(node.resume)
         wait_until_blocked()
-        return 11
-
-    edit_message(message, fingerprint(1), change)
-    resumed[0].result(PATIENCE_SECONDS)
+    resumed.result(PATIENCE_SECONDS)
     other.close()
     testing.drain()
 

@@ -74,7 +74,7 @@ def drop(message: Message) -> None:
 
 
 def edit(message: Message) -> None:
-    edit_message(message, fingerprint(1), lambda _: 2)
+    edit_message(message, fingerprint(1), 2)
 
 
 def message_on(node: flow.Node) -> Message:
