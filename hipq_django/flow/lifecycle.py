@@ -43,7 +43,7 @@ def run(
     """Let a node, or its parent, run; return it, or None where it does not run."""
     using = node.using
     with write_transaction(using):
-        wanted = _parent_of(node) if parent else node
+        wanted = cast("Node | None", node.parent) if parent else node
         if wanted is None:
             return None
         row = locked_node(wanted)
@@ -69,13 +69,6 @@ def may_run(node: Node) -> bool:
 def runs_by_itself(rest: str, component: str) -> bool:
     """Whether a node runs without force; a failed graph does, to tell how its children are now."""
     return rest in RUNS_BY_ITSELF or (rest == Rest.FAILED and component == GRAPH)
-
-
-def _parent_of(node: Node) -> Node | None:
-    row = Node.objects.using(node.using).select_related("parent").row_of(node).first()
-    if row is None:
-        raise deleted(node)
-    return cast("Node | None", row.parent)  # to type checkers it is a NodeRow
 
 
 def run_row(row: Node, at: datetime | float | None = None) -> None:

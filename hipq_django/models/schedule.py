@@ -113,7 +113,7 @@ class Schedule(Row):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_schedule_name_unique"),
             models.CheckConstraint(
-                condition=(Q(cron="") & Q(every_seconds__gte=1))
+                condition=(Q(cron="") & Q(every_seconds__isnull=False) & Q(every_seconds__gte=1))
                 | (~Q(cron="") & Q(every_seconds__isnull=True)),
                 name="hipq_schedule_has_one_spec",
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import islice, takewhile
 from typing import Any
@@ -42,6 +42,9 @@ from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import change, next_time_of, pass_over
 from hipq_django.schedules.firing import KIND, Made, live_jobs
+
+CLOCK_TOLERANCE = timedelta(seconds=1)
+"""By how much the clock of who says "now" may be ahead of that of the database."""
 
 _NOT_OF_SCHEDULES = ("scheduled_run_time", "delay", "after", "on", "batch")
 
@@ -137,6 +140,7 @@ def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAU
     using = get_instance(instance).database
     now = clock.now(using)
     _check_past(name, start, end, now)
+    end = min(end, now)
     with write_transaction(using):
         row = _get(name, instance)
         times = takewhile(lambda at: at < end, row.spec.due_from(start))
@@ -222,7 +226,7 @@ def _check_past(name: str, start: datetime, end: datetime, now: datetime) -> Non
         aware_moment("end", end)
     except InvalidJobError as error:
         raise InvalidScheduleError(f"backfill {name!r}: {error}") from error
-    if end < start or end > now:
+    if end < start or end > now + CLOCK_TOLERANCE:
         rule = "is before start" if end < start else "is in the future"
         raise InvalidScheduleError(
             f"backfill {name!r}: end {end} {rule} {start if end < start else ''}".rstrip() + "."

@@ -121,6 +121,8 @@ def _start_graph(
         lock_adopted(options.get("parent"), spec, instance, using)
         node = creating.start(Graph, instance=instance, at=at, run=False, **options)
         _apply(node, checked, spec, at)
+        if ANY not in options["inputs"]:  # on one that the spec lacks, messages would stay unread
+            creating.change_ports(node, "in", {ANY: PortOptions(ANY)}, {})
         for port, values in (data or {}).items():
             node.inputs[port].write_many(values)
         if run:

@@ -538,9 +538,20 @@ def read_by(run: Any, node: Node) -> Node:
 
 
 class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a class of Django
-    """Gives the parent of a node, as one of the family of the same run."""
+    """Gives the parent that a node has now, as one of the family of the same run."""
 
     @naming_twin("node.parent", way='await sync_to_async(getattr)(node, "parent")')
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        """Return the parent, which others may have changed since the row was read."""
+        if instance is not None and not instance._state.adding:
+            rows = Node.objects.using(instance.using).row_of(instance)
+            found = list(rows.values_list("parent", flat=True))
+            if not found:
+                raise deleted(instance)
+            if found != [instance.parent_id]:
+                [instance.parent_id] = found  # and forget the other one
+        return super().__get__(instance, cls)
+
     def get_object(self, instance: Any) -> Any:
         """Return the parent's row."""
         return read_by(instance.of_run, super().get_object(instance))  # type: ignore[arg-type]  # of the stubs

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 def test_case_063() -> None:
     parent, orphan, owned = flow.start(Double), flow.start(Double), flow.start(Double)
     parent.adopt(orphan, "orphan")
-    assert flow.get(orphan.pk).parent == parent
+    assert flow.get(orphan.pk).parent == orphan.parent == parent
     parent.adopt(owned, "owned")
 
     for node, name, error in (

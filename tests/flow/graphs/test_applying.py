@@ -1,6 +1,7 @@
 """What a changed spec changes, and what it leaves alone."""
 
 import json
+from contextlib import nullcontext
 from itertools import permutations
 from typing import Any
 
@@ -187,8 +188,8 @@ def test_a_port_that_an_edge_still_names_stays() -> None:
 
 
 def test_ports_of_the_graph_follow() -> None:
-    graph = flow.start(TWICE, inputs={"number": {"channels": ["/numbers"]}})
-    graph.inputs["by_hand"].write(1)
+    by_hand = {"number": {"channels": ["/numbers"]}, "by_hand": {}}
+    graph = flow.start(TWICE, inputs=by_hand)
     graph.apply({**TWICE, "outputs": {"result": "two.out", "half": "one.out"}})
     assert list(graph.outputs) == ["result", "half"]
     assert graph.inputs["number"].channels == ["/numbers"]
@@ -196,6 +197,19 @@ def test_ports_of_the_graph_follow() -> None:
 
     assert list(graph.inputs) == ["by_hand"]
     assert list(graph.outputs) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"inputs": {"*": {}}}])
+def test_a_misspelt_in_port_of_a_graph_is_unknown_unless_it_may_have_any(
+    options: dict[str, Any],
+) -> None:
+    graph = flow.start(TWICE, **options)
+
+    with nullcontext() if options else pytest.raises(flow.UnknownPortError, match="'numbre'"):
+        graph.inputs["numbre"].write(1)
+    assert list(graph.inputs) == ["number", *(["numbre"] if options else [])]
+    with nullcontext() if options else pytest.raises(flow.UnknownPortError, match="'numbre'"):
+        flow.start(TWICE, data={"numbre": [1]}, **options)
 
 
 def test_ports_of_a_graph_in_a_graph_follow() -> None:

@@ -15,7 +15,7 @@ import pytest
 import time_machine
 from asgiref.sync import async_to_sync
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
@@ -328,6 +328,26 @@ def test_the_end_is_exclusive() -> None:
     hipq.schedule("s", ECHO, HOURLY)
 
     assert [job.due_time for job in hipq.backfill("s", at(-2), at(-1))] == [at(-2)]
+
+
+def test_the_clock_of_who_backfills_until_now_may_be_a_little_ahead() -> None:
+    hipq.schedule("s", ECHO, HOURLY)
+
+    jobs = hipq.backfill("s", at(-2), at(0) + timedelta(seconds=1))
+
+    assert [job.due_time for job in jobs] == [at(-2), at(-1)]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("times", [{}, {"cron": "* * * * *", "every_seconds": 60}])
+def test_a_schedule_without_times_or_with_both_is_refused_by_the_database(
+    times: dict[str, Any],
+) -> None:
+    hipq.schedule("s", ECHO, HOURLY)
+    values = {"cron": "", "every_seconds": None, **times}
+
+    with pytest.raises(IntegrityError, match="hipq_schedule_has_one_spec"), transaction.atomic():
+        Schedule.objects.update(**values)
 
 
 @pytest.mark.parametrize(
