@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, _GeneratorContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, wraps
 from itertools import groupby, pairwise
 from operator import itemgetter
 from threading import get_ident
-from typing import Any
+from typing import Any, ParamSpec
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -35,10 +35,12 @@ from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_reason, checked_type_name, is_storable
 from hipq_django.engines.rows import take_place_of
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import InvalidJobError, NamesEnqueue
 from hipq_django.models import Batch, Job, Link
 from hipq_django.models.batch import MAX_BATCH_NAME_CHARS
 from hipq_django.models.catalog import get_job_type
+
+P = ParamSpec("P")
 
 
 @has_twin
@@ -69,14 +71,24 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
 achain = sync_to_async(chain)
 
 
-@contextmanager
+class _Unopened(NamesEnqueue, _GeneratorContextManager[Batch]):
+    """A batch that `with` has not opened yet."""
+
+    _way_out = "write `with hipq_django.batch(…) as batch:` and call batch.enqueue(…)"
+
+
+def _unopened(opening: Callable[P, Generator[Batch, None, None]]) -> Callable[P, _Unopened]:
+    return wraps(opening)(lambda *args, **options: _Unopened(opening, args, options))
+
+
+@_unopened
 def batch(
     name: str = "",
     *,
     then: NewJob | None = None,
     always: NewJob | None = None,
     instance: str = DEFAULT,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Open a transaction to enqueue jobs that belong together; yield their batch.
 
     Enqueue them with `batch.enqueue` and `batch.enqueue_many`, or with `batch=batch`. `then` starts

@@ -9,6 +9,7 @@ its first pass.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -192,6 +193,15 @@ def _comes(parts: Sequence[str]) -> bool:
     return next(CronSim(" ".join(parts), start), None) is not None
 
 
+def _of_other_crons(text: str) -> str:
+    """Return what to write here for what only other crons understand; empty for all else."""
+    if zoned := re.fullmatch(r"(?:CRON_)?TZ=(\S+)\s+(.+)", text):
+        return f"the zone is an argument of its own; give Cron({zoned[2]!r}, {zoned[1]!r})."
+    if text.startswith("@every"):
+        return "give an interval, such as hipq_django.Every(hours=1, minutes=30), instead."
+    return f"for '?' write '*': {text.replace('?', '*')!r}." if "?" in text.split() else ""
+
+
 def _is_day_of_another_month(parts: Sequence[str]) -> bool:
     """Return whether a refused line of cron has a day and a month that are none only together."""
     if len(parts) < len(_FIELDS.split()):
@@ -342,6 +352,8 @@ class Cron(_Spec):
             )
 
     def _check_text(self, what: str) -> None:
+        if way_out := _of_other_crons(self._expression):
+            raise InvalidScheduleError(f"{what}: {way_out}")
         if self._expression.startswith("@"):
             near = nearest_name(self._expression, MACROS)
             raise InvalidScheduleError(f"{what}: {self._expression!r} is unknown{near}")

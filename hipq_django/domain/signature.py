@@ -10,6 +10,7 @@ from functools import cached_property
 from inspect import Parameter
 from typing import Any, Final
 
+from hipq_django.domain.drafts import CALL_OPTIONS, JOB_OPTIONS
 from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError, nearest_name
 
 FILLED_IN: Final = ("job", "inputs")
@@ -97,12 +98,17 @@ class Signature:
                 return f"{self.short_name}: {name} is no argument; the worker fills it in."
         if unknown and not self._any_name:
             name = min(unknown, key=str)
-            near = nearest_name(str(name), self._names) if self._names else "; it takes none."
-            return f"{self.short_name} takes no argument {name!r}{_asking(near)}"
+            return f"{self.short_name} takes no argument {name!r}{self._instead_of(str(name))}"
         if missing := self._required - given.keys():
             first = next(name for name in self._arguments if name in missing)
             return f"{self.short_name}: argument {first} is missing."
         return ""
+
+    def _instead_of(self, name: str) -> str:
+        if name in JOB_OPTIONS or name in CALL_OPTIONS:
+            return f"; that is an option: {self.short_name}.using({name}=…).enqueue(…)"
+        near = nearest_name(name, self._names) if self._names else "; it takes none."
+        return _asking(near)
 
     @property
     def defaults(self) -> dict[str, Any]:

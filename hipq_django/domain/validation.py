@@ -288,6 +288,11 @@ def checked_windows(windows: object) -> list[str]:
 
 def checked_zone(name: object) -> str:
     """Return the name of a time zone; '' stands for the project's TIME_ZONE."""
+    if isinstance(name, str) and name.startswith("right/"):
+        raise InvalidJobError(
+            f"time zone {name!r} counts leap seconds, which databases and clocks do not; give "
+            f"{name.removeprefix('right/')!r}."
+        )
     try:
         if name and isinstance(name, str):
             ZoneInfo(name)

@@ -30,6 +30,7 @@ from hipq_django.exceptions import (
     InvalidJobError,
     InvalidJobTypeError,
     InvalidScheduleError,
+    NamesEnqueue,
     UnknownOptionError,
 )
 from hipq_django.job_types.verbs import VerbsByKey
@@ -75,7 +76,7 @@ requires_retry_handler = requires(
 
 
 @dataclass(eq=False)
-class Declaration(VerbsByKey):
+class Declaration(NamesEnqueue, VerbsByKey):
     """A declared job type: its code and the defaults of its jobs.
 
     `handler(job)`, `response_handler(job, response)` and `retry_handler(job)` are what a worker

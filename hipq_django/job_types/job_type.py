@@ -16,7 +16,7 @@ from hipq_django.domain.drafts import (
     split_options,
     unstored,
 )
-from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.exceptions import InvalidJobTypeError, NamesEnqueue
 from hipq_django.job_types.declaration import (
     DEFAULT_QUEUE,
     Declaration,
@@ -29,7 +29,7 @@ from hipq_django.job_types.declaration import (
 from hipq_django.job_types.registry import register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hipq_django.models import Job
 
@@ -127,7 +127,7 @@ class JobTypeSpec(Declaration):
         return JobTypeWithOptions(self, *split_options(f"job type {self.name!r}", options))
 
 
-class JobTypeWithOptions:
+class JobTypeWithOptions(NamesEnqueue):
     """A job type with options for its next jobs."""
 
     def __init__(self, declared: JobTypeSpec, of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
@@ -135,14 +135,21 @@ class JobTypeWithOptions:
         self._of_jobs = of_jobs
         self._how = how
 
-    def enqueue(self, job_data: Any = None) -> Job:
+    def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job; return it."""
-        return self._declared.enqueue(job_data, **self._of_jobs, **self._how)
+        return self._declared.enqueue(job_data, **self._with(options))
 
-    async def aenqueue(self, job_data: Any = None) -> Job:
+    async def aenqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue in async code."""
-        return await self._declared.aenqueue(job_data, **self._of_jobs, **self._how)
+        return await self._declared.aenqueue(job_data, **self._with(options))
 
-    def new(self, job_data: Any = None) -> NewJob:
+    def new(self, job_data: Any = None, **options: Unpack[JobOptions]) -> NewJob:
         """Return a job that is not stored yet, for `enqueue_many`."""
-        return unstored(self._declared.name, job_data, self._of_jobs, self._how)
+        return self._declared.new(job_data, **self._with(options))
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
+        """Return the same with more options, which win."""
+        return self._declared.using(**self._with(options))
+
+    def _with(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._of_jobs, **self._how, **options}

@@ -169,7 +169,10 @@ def restore(before: Declared) -> None:
 
 # Names that nobody has declared
 
-HOW_TO_DECLARE = "Declare it in the module jobs of an app, or add its module to AUTODISCOVER."
+HOW_TO_DECLARE = (
+    "Declare it in the module jobs of an app, or add its module to AUTODISCOVER. If it was "
+    "renamed, give the new one aliases= with the former name."
+)
 """What helps where code is not imported that declares a job type."""
 
 MOST_WARNINGS = 1_000

@@ -24,6 +24,7 @@ from hipq_django.domain.signature import FILLED_IN, Signature
 from hipq_django.exceptions import (
     ArgumentsError,
     InvalidJobTypeError,
+    NamesEnqueue,
     StoredArgumentsError,
     nearest_name,
 )
@@ -226,7 +227,7 @@ class Task(Declaration, Generic[P, R]):
         return call
 
 
-class TaskWithOptions(Generic[P, R]):
+class TaskWithOptions(NamesEnqueue, Generic[P, R]):
     """A task with options for its next jobs."""
 
     def __init__(self, declared: Task[P, R], of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
@@ -248,6 +249,10 @@ class TaskWithOptions(Generic[P, R]):
         """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
         check_of_jobs(self._task.name, self._how)
         return self._new(args, kwargs)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> TaskWithOptions[P, R]:
+        """Return the same with more options, which win."""
+        return self._task.using(**{**self._of_jobs, **self._how, **options})
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundJob:
         data = self._task.bound(args, kwargs)

@@ -225,12 +225,14 @@ def _undeclared(job: Job) -> str:
     if near is None:
         text = _(
             "No code of this project declares job type '%(name)s'. Declare it in the module jobs "
-            "of an app, or add its module to AUTODISCOVER."
+            "of an app, or add its module to AUTODISCOVER. If it was renamed, give the new one "
+            "aliases= with the former name."
         )
     else:
         text = _(
             "No code of this project declares job type '%(name)s'; is '%(near)s' meant? Declare it "
-            "in the module jobs of an app, or add its module to AUTODISCOVER."
+            "in the module jobs of an app, or add its module to AUTODISCOVER. If it was renamed, "
+            "give the new one aliases= with the former name."
         )
     return text % {"name": name, "near": near}
 

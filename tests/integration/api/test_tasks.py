@@ -7,7 +7,7 @@ import functools
 import inspect
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
@@ -328,7 +328,35 @@ def test_new_jobs_of_tasks_and_job_types_are_enqueued_together(declare: Declare)
 
     assert [job.job_data for job in jobs] == [{"invoice_id": 1}, {"invoice_id": 2}, {"a": 1}, {}]
     assert sorted(calls) == [(1, None), (2, None)]
-    assert plain.using(priority=2).enqueue({"b": 1}).priority == 2
+    twice = plain.using(priority=2, queue="slow").using(priority=3).enqueue({"b": 1}, job_key="k")
+    assert (twice.priority, twice.queue.name, twice.job_key) == (3, "slow", "k")
+    assert task.using(priority=2, delay=60).using(priority=3).enqueue(1).priority == 3
+
+
+def batch_of(task: Any) -> Any:
+    opened: Any = hipq.batch("x")
+    return opened.enqueue(task.new(1))
+
+
+@pytest.mark.parametrize(
+    ("stumble", "way_out"),
+    [
+        (lambda task, plain: task.delay(1), r"no \.delay\(…\) here; call \.enqueue"),
+        (lambda task, plain: plain.apply_async({}), r"no \.apply_async\(…\) here; call \.enqueue"),
+        (lambda task, plain: task.using(priority=1).defer(1), r"no \.defer\(…\) here"),
+        (lambda task, plain: task.enqueue(1, job_key="k"), r"option: send\.using\(job_key=…\)"),
+        (lambda task, plain: task.using().new(1, on_conflict="return"), r"using\(on_conflict=…\)"),
+        (lambda task, plain: batch_of(task), r"write `with hipq_django\.batch\(…\) as batch:`"),
+        (lambda task, plain: task.dealy, "has no attribute 'dealy'"),
+    ],
+)
+def test_where_everybody_stumbles_once_the_way_out_is_said(
+    declare: Declare, stumble: Callable[[Any, Any], Any], way_out: str
+) -> None:
+    task, plain = declare.task("shop.send")(send), declare("charge_card")(lambda job: 1)
+
+    with pytest.raises((AttributeError, hipq.ArgumentsError), match=way_out):
+        stumble(task, plain)
 
 
 def test_bad_arguments_are_refused_at_the_call_and_nothing_is_stored(declare: Declare) -> None:

@@ -220,7 +220,8 @@ def test_a_type_that_nobody_declares_is_named() -> None:
     assert codes(job) == ["unknown_type"]
     assert text(job) == (
         "No code of this project declares job type 'nobody_knows'. Declare it in the module jobs "
-        "of an app, or add its module to AUTODISCOVER."
+        "of an app, or add its module to AUTODISCOVER. If it was renamed, give the new one "
+        "aliases= with the former name."
     )
 
 
