@@ -80,7 +80,11 @@ class Plan:
         scans = _nodes(node)  # that of a bitmap's table has the one of the index below it
         conditions = " ".join(f"{n.get('Index Cond')} {n.get('Filter')}" for n in scans)
         return sum(
-            _pages(other) for other in self.nodes if f"({other.get('Subplan Name')})" in conditions
+            _pages(other)
+            for other in self.nodes
+            for name in re.findall(r"^\w+ \d+|\$\d+", other.get("Subplan Name", ""))
+            # "(InitPlan 2).col1", or before PostgreSQL 17 the parameters that it returns.
+            if re.search(rf"{re.escape(name)}\b", conditions)
         )
 
     def _sorts(self) -> Iterator[str]:

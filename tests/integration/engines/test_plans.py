@@ -190,6 +190,13 @@ def _has_statistics() -> bool:
     return "sqlite_stat1" in connection.introspection.table_names()
 
 
+@pytest.fixture
+def planner(backlog: str) -> None:
+    """One that looks up a few ids or keys in the right index, whatever the statistics say."""
+    if backlog != "fresh" and getattr(connection, "pg_version", 180_000) < 180_000:
+        pytest.skip("needs PostgreSQL 18 where statistics are wrong")
+
+
 def execute(sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql)
@@ -270,6 +277,7 @@ def test_answers_by_url(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("handled", [False, True])
+@pytest.mark.usefixtures("planner")
 def test_a_batch_of_answers(queue: Queue, declare: Declare, handled: bool) -> None:
     declared = declare("question", queue="q")(lambda job: hipq.WAIT)
     if handled:
@@ -415,6 +423,7 @@ def test_early_answers_under_a_former_name(queue: Queue, declare: Declare) -> No
     assert found == 1
 
 
+@pytest.mark.usefixtures("planner")
 def test_the_release_of_what_followed(queue: Queue) -> None:
     """By the process that has ended what the jobs waited for, and by the sweep."""
     new = hipq.NewJob("echo", queue="q")
@@ -461,6 +470,7 @@ def test_the_look_for_wrong_ranks(queue: Queue) -> None:
     assert_good(plans, pages=BACKLOG // 100)
 
 
+@pytest.mark.usefixtures("planner")
 def test_an_enqueue(queue: Queue) -> None:
     with watched_plans() as plans:
         hipq.enqueue("ask", job_key="later-7", queue="q", on_conflict="return")
