@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
 from hipq_django.admin.answer_values import masked, meaning_of, shown_payload, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin, column
@@ -24,7 +23,6 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     """The inbox; the filter finds the answers that no job has."""
 
     change_form_template = "hipq_django/admin/answer.html"
-    change_list_template = "hipq_django/admin/answer_list.html"
     list_display = (
         "id", "status_badge", "kind", "job_type", "job_key", "to_job", "tries", "received",
     )  # fmt: skip
@@ -36,13 +34,6 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
         "tries", "part_name", "message", "received", "instance", "content",
     )  # fmt: skip
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Put above the list how many came each day."""
-        shown = {"chart": chart(self.database, self.now)}
-        return super().changelist_view(request, {**shown, **(extra_context or {})})
 
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any

@@ -200,23 +200,6 @@ def test_an_unmatched_answer_is_matched_to_its_job(page: Page, inbox: tuple[Answ
     assert history(answer) == [f"Matched to job {job.pk}."]
 
 
-def test_the_chart_can_be_read_in_both_themes(page: Page, inbox: tuple[Answer, Job]) -> None:
-    page.goto(list_url(Answer))
-    chart = page.get_by_role("img", name="Answers on each of the last 14 days by status")
-    expect(chart).to_be_visible()
-
-    for scheme in THEMES:
-        page.emulate_media(color_scheme=scheme)
-        look(page, f"12-inbox-{scheme}")
-        background = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
-        fills = chart.locator("rect").evaluate_all("es => es.map(e => getComputedStyle(e).fill)")
-        assert len(set(fills)) == 5
-        for fill in set(fills):
-            assert contrast_of(fill, background) >= 3, (fill, background)
-    page.get_by_text("As a table").click()
-    expect(page.get_by_role("columnheader", name="unmatched")).to_be_visible()
-
-
 # Widths and colours
 
 
