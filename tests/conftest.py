@@ -154,13 +154,6 @@ def declare() -> Iterator[Declare]:
     declare.forget_all()
 
 
-@pytest.fixture(scope="module")
-def vacuumed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """No dead rows of earlier tests, and fresh statistics, which `hipq_doctor` would tell of."""
-    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
-        cursor.execute("VACUUM" if connections["default"].vendor == "sqlite" else "VACUUM ANALYZE")
-
-
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
     """The environment variables with which another process reaches this test's databases."""

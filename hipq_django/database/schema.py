@@ -1,4 +1,4 @@
-"""The parts of the schema that Django's models do not describe; their SQL is in the migrations."""
+"""Whether a database has the tables, and all migrations of them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,6 @@ _migrated = ["hipq"]
 """The labels of the apps that are migrated with the queue."""
 
 TABLE = "hipq_job"
-TRIGGER = "hipq_job_guard"
-
-RANGED = ("extended_seconds", "job_key", "priority", "progress", "throttle_factor", "timeout")
-"""The columns that the check hipq_job_ranges is about; on PostgreSQL their types have it."""
-
-# Rows of a queue change often: let vacuum run early and fast, and leave room for the new version of
-# a row on its page.
-STORAGE = {
-    "fillfactor": 85,
-    "autovacuum_vacuum_scale_factor": 0.02,
-    "autovacuum_vacuum_threshold": 500,
-    "autovacuum_vacuum_cost_limit": 2000,
-    "autovacuum_vacuum_cost_delay": 1,
-    "autovacuum_vacuum_insert_scale_factor": 0.02,
-    "autovacuum_analyze_scale_factor": 0.02,
-}
 
 
 def also_migrated(label: str) -> None:

@@ -69,7 +69,7 @@ def test_the_files_that_an_action_enters_are_those_that_the_page_counts() -> Non
 
 APART = (
     *("hipq_django/engines/", "hipq_django/database/", "hipq_django/migrations/"),
-    *("hipq_django/flow/migrations/", "hipq_django/monitoring/doctor/"),
+    "hipq_django/flow/migrations/",
 )
 """Folders in which SQL may be written."""
 

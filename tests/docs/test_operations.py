@@ -29,7 +29,6 @@ def test_a_finding_has_the_levels_that_are_written() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.processes
-@pytest.mark.usefixtures("vacuumed")
 def test_the_doctor_exits_with_the_code_that_is_written(
     process_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db.backends.sqlite3.introspection import DatabaseIntrospection
 from pytest_django import Settings
 
 from hipq_django.models import Queue
@@ -38,24 +37,6 @@ def connections_are_the_projects() -> Iterator[None]:
     """Give back the connection that a worker or consumer in this thread has made its own."""
     yield
     give_back_own()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def constraints_are_parsed_once() -> Iterator[None]:
-    """SQLite has them as text, which takes Django longer to parse than a test of the doctor."""
-    parse: Any = DatabaseIntrospection.get_constraints
-    known: dict[Any, Any] = {}
-
-    def remember(introspection: Any, cursor: Any, table: str) -> Any:
-        cursor.execute("SELECT sql FROM sqlite_master WHERE tbl_name = %s", [table])
-        text = tuple(cursor.fetchall())
-        if text not in known:
-            known[text] = parse(introspection, cursor, table)
-        return known[text]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseIntrospection, "get_constraints", remember)
-        yield
 
 
 @pytest.fixture(params=["one at a time", "all at once"])

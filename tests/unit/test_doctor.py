@@ -15,11 +15,6 @@ from hipq_django.monitoring.doctor.measurements import (
     Measured,
     PostgreSQL,
     ScheduleState,
-    SQLite,
-    TableRows,
-    Tables,
-    Transaction,
-    Wait,
 )
 from hipq_django.monitoring.doctor.postgresql import notices_dead_peer
 from hipq_django.monitoring.endings import Endings, Trend
@@ -43,7 +38,6 @@ QUEUE = QueueCounts(
 WORKER = ProcessState("shop:7", "NONE", "running", ["bank"], [], 8, 2, 1.5, silent=False)
 CONSUMER = ProcessState("shop:8", "bank_answers", "running", [], [], 1, 3, 1.5, silent=False)
 WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], [], 0, 0))
-JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
 
 
 def in_queue(**values: Any) -> Measured:
@@ -192,14 +186,6 @@ def in_server(**values: Any) -> Measured:
     return replace(WELL, postgresql=PostgreSQL(**values))
 
 
-def in_table(**values: Any) -> Measured:
-    return in_server(tables=(replace(JOBS, **values),))
-
-
-def transaction(seconds: float, pid: str = "42") -> Measured:
-    return in_server(transactions=(Transaction(pid, seconds, "idle in transaction", "psql"),))
-
-
 def in_trouble(trouble: Trouble) -> Measured:
     worker = replace(WORKER, troubles=[trouble])
     return replace(WELL, overview=Overview("default", [], [worker], [], 0, 0))
@@ -253,33 +239,11 @@ SICK: dict[str, Measured] = {
     "schedule_problem problem": replace(WELL, schedules=(ScheduleState("s", problem="bad"),)),
     "schedule_skipping warning": replace(WELL, schedules=(ScheduleState("s", skipped=5),)),
     "schedule_retired warning": replace(WELL, schedules=(ScheduleState("s", retired=True),)),
-    "missing_indexes problem": replace(WELL, tables=Tables(missing=("hipq_job_waiting",))),
-    "missing_indexes problem, a range": replace(
-        in_server(), tables=Tables(missing=("hipq_job_ranges",))
-    ),
-    "invalid_indexes problem": replace(WELL, tables=Tables(invalid=("hipq_job_waiting",))),
-    "no_guard problem": replace(WELL, tables=Tables(guard="missing")),
-    "no_guard problem, disabled": replace(WELL, tables=Tables(guard="disabled")),
     "clock_skew warning": replace(WELL, clock_offset_seconds=-5.1),
-    "apart_from_models warning": replace(WELL, places_of_models=["shop"]),
-    "isolation problem": in_server(isolation="serializable"),
-    "autovacuum_off problem": in_server(autovacuum=False),
-    "autovacuum_off problem, of a table": in_table(autovacuum=False),
-    "pooler warning": in_server(backends=2),
+    "invalid_indexes problem": in_server(invalid_indexes=("hipq_job_half",)),
+    "autovacuum_off problem": in_server(has_autovacuum=False),
+    "autovacuum_off problem, of a table": in_server(tables_without_autovacuum=("hipq_job",)),
     "dead_peer warning": in_server(notices_dead_peer=False),
-    "old_transaction warning": transaction(60),
-    "old_transaction problem": transaction(900),
-    "old_transaction problem, prepared": transaction(900, pid=""),
-    "locked_table problem": replace(WELL, has_locked_table=True, lockers=(7, 0)),
-    "lock_wait problem": in_server(waits=(Wait(1, 5, (2, 3)),)),
-    "lock_wait problem, prepared": in_server(waits=(Wait(1, 5, (0,)),)),
-    "lock_wait problem, nobody any more": in_server(waits=(Wait(1, 5, ()),)),
-    "storage warning": in_server(storage={"fillfactor": (85, None)}),
-    "dead_rows warning": in_table(dead=60_001),
-    "stale_statistics warning": in_table(changed=60_001),
-    "journal_mode warning": replace(WELL, sqlite=SQLite(journal_mode="delete")),
-    "transaction_mode warning": replace(WELL, sqlite=SQLite(transaction_mode="DEFERRED")),
-    "busy_timeout warning": replace(WELL, sqlite=SQLite(busy_timeout_seconds=4.9)),
 }
 HEALTHY: dict[str, Measured] = {
     "nothing to do": WELL,
@@ -300,11 +264,6 @@ HEALTHY: dict[str, Measured] = {
     "a type of old jobs": replace(WELL, unknown_types={"gone": 0}),
     "a few early answers": replace(WELL, inbox=Inbox(early=1_000, oldest_early_seconds=43_200)),
     "clocks that nearly agree": replace(WELL, clock_offset_seconds=5),
-    "a server as it should be": in_server(tables=(JOBS,), storage={}),
-    "a short transaction": transaction(59),
-    "a short wait": in_server(waits=(Wait(1, 4.9, (2,)),)),
-    "some dead rows": in_table(dead=60_000, changed=60_000),
-    "SQLite as it should be": replace(WELL, sqlite=SQLite()),
 }
 
 
@@ -330,7 +289,7 @@ def test_problems_come_before_warnings() -> None:
         replace(
             in_queue(paused=True, due=1, oldest_due_seconds=1),
             clock_offset_seconds=60,
-            tables=Tables(guard="missing"),
+            undecided=1,
         )
     )
 
@@ -338,7 +297,7 @@ def test_problems_come_before_warnings() -> None:
 
 
 def test_nothing_else_is_said_where_migrations_are_missing() -> None:
-    sick = replace(WELL, missing_migrations=("hipq.0001_initial",), tables=Tables(guard="missing"))
+    sick = replace(WELL, missing_migrations=("hipq.0001_initial",), undecided=1)
 
     assert [finding.code for finding in diagnose(sick)] == ["missing_migrations"]
 
@@ -348,37 +307,19 @@ def said(measured: Measured) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(
-    ("blockers", "held_by", "command"),
-    [
-        ((2, 3), "process 2, process 3", "SELECT pg_terminate_backend(2);"),
-        ((0,), "a prepared transaction", "ROLLBACK PREPARED …;"),
-        ((0, 2), "a prepared transaction, process 2", "ROLLBACK PREPARED …;"),
-    ],
-)
-def test_an_operator_reads_who_holds_a_lock(
-    blockers: tuple[int, ...], held_by: str, command: str
-) -> None:
-    """To PostgreSQL, prepared transactions are of process 0."""
-    wait = said(in_server(waits=(Wait(1, 5, blockers),)))
-
-    assert wait.what.endswith(f"it is held by {held_by}.")
-    assert wait.what_to_do.endswith(command)
-
-
 def test_an_operator_reads_what_to_type() -> None:
     unserved = said(in_queue(served=False, due=1_204, oldest_due_seconds=7_451))
-    old = said(transaction(3_600))
-    storage = said(in_server(storage={"fillfactor": (85, None), "x": (1, 2)}))
+    invalid = said(in_server(invalid_indexes=("hipq_job_half", "hipq_job_other")))
+    table = said(in_server(tables_without_autovacuum=("hipq_job",)))
 
     assert unserved.what.startswith(
         "no worker serves it; 1,204 jobs are due, the oldest for 2:04:11"
     )
     assert unserved.what_to_do == "Start one: manage.py hipq_worker bank"
-    assert "process 42 (psql, idle in transaction)" in old.what
-    assert old.what_to_do.endswith("SELECT pg_terminate_backend(42);")
-    assert storage.what == "fillfactor is the default, not 85, x is 2, not 1."
-    assert storage.what_to_do.endswith("ALTER TABLE hipq_job SET (fillfactor = 85, x = 1);")
+    assert invalid.what == "indexes are invalid: hipq_job_half, hipq_job_other."
+    assert invalid.what_to_do == "Run REINDEX INDEX CONCURRENTLY hipq_job_half;"
+    assert table.where == "table hipq_job"
+    assert table.what_to_do == "ALTER TABLE hipq_job RESET (autovacuum_enabled);"
 
 
 def test_a_command_is_for_the_instance() -> None:

@@ -20,7 +20,7 @@ def examine(config: InstanceSettings) -> list[Finding]:
     """
     measured = measure(config)
     found = diagnose(measured)
-    if measured.missing_migrations or measured.has_locked_table:
+    if measured.missing_migrations:
         return found
     with looks_only(config.database):
         more = [finding for examiner in _examiners for finding in examiner(config)]

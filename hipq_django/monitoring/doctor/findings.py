@@ -12,7 +12,7 @@ class Level(StrEnum):
     """How bad it is."""
 
     PROBLEM = "problem"
-    """Jobs are not running, or a safeguard is missing."""
+    """Jobs are not running, or the database needs a repair."""
     WARNING = "warning"
     """Jobs are slower than they could be, or soon will be."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hipq_django.monitoring.overview import Overview
@@ -38,72 +38,16 @@ class ScheduleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """Whether the tables are as the migrations made them."""
-
-    missing: tuple[str, ...] = ()
-    """Names of indexes and constraints."""
-    invalid: tuple[str, ...] = ()
-    """Names of indexes whose creation failed."""
-    guard: str = "enabled"
-    """The trigger that keeps final jobs as they are: 'enabled', 'disabled' or 'missing'."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """A session's open transaction; `pid` is empty for one that was prepared."""
-
-    pid: str
-    seconds: float
-    state: str
-    application: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A session that waits for a lock, and the sessions that it waits for."""
-
-    pid: int
-    seconds: float
-    blockers: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """What PostgreSQL knows about the rows of a table and their vacuum."""
-
-    name: str
-    live: int
-    dead: int
-    changed: int
-    """Rows that were changed since the last ANALYZE."""
-    autovacuum: bool
-
-
-@dataclass(frozen=True, slots=True)
 class PostgreSQL:
-    """What only PostgreSQL has."""
+    """The settings of the server and of our tables; the defaults are as they should be."""
 
-    isolation: str = "read committed"
-    autovacuum: bool = True
-    backends: int = 1
-    """How many server processes answered one session's statements; more than 1 is a pooler."""
-    transactions: tuple[Transaction, ...] = ()
-    waits: tuple[Wait, ...] = ()
-    tables: tuple[TableRows, ...] = ()
-    storage: Mapping[str, tuple[float, float | None]] | None = None
-    """Storage parameters of the job table that differ: what they should be and what they are."""
+    has_autovacuum: bool = True
+    tables_without_autovacuum: tuple[str, ...] = ()
+    """The tables for which it is off, whatever the server's setting is."""
+    invalid_indexes: tuple[str, ...] = ()
+    """Names of indexes whose creation failed."""
     notices_dead_peer: bool = True
     """Whether a connection finds out in minutes that the other machine is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class SQLite:
-    """What only SQLite has."""
-
-    journal_mode: str = "wal"
-    transaction_mode: str = "IMMEDIATE"
-    busy_timeout_seconds: float = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +59,6 @@ class Measured:
     overview: Overview | None = None
     """None where migrations are missing: then nothing else is measured."""
     missing_migrations: tuple[str, ...] = ()
-    has_locked_table: bool = False
-    """Whether one could not be read; then nothing but the server is measured."""
-    lockers: tuple[int, ...] = ()
-    """The processes that have locked tables so; 0 is a prepared transaction."""
     throttler_problems: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """Names of the sources of messages in the setting."""
@@ -136,9 +76,5 @@ class Measured:
     schedules: tuple[ScheduleState, ...] = ()
     unpruned: tuple[str, ...] = ()
     """Queues with final jobs that are a day past their retention."""
-    tables: Tables = Tables()
     clock_offset_seconds: float = 0
-    places_of_models: Sequence[str] = ()
-    """The databases that the project's models are written to, if this is none of them."""
-    postgresql: PostgreSQL | None = None
-    sqlite: SQLite | None = None
+    postgresql: PostgreSQL = PostgreSQL()

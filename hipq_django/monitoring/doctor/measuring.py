@@ -1,4 +1,4 @@
-"""The queries that measure what the rules judge; those for one database have their own files."""
+"""The queries that measure what the rules judge; those for PostgreSQL have their own file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.apps import apps
-from django.conf import settings
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Min, OuterRef, QuerySet, Subquery
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings, get_throttlers
 from hipq_django.database import clock
-from hipq_django.database.errors import is_locked_out
-from hipq_django.database.requirements import places_of_models
 from hipq_django.database.schema import missing_migrations
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
@@ -29,8 +25,8 @@ from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRu
 from hipq_django.models.job import JobQuerySet
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
-from hipq_django.monitoring.doctor import postgresql, sqlite
-from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState, Tables
+from hipq_django.monitoring.doctor import postgresql
+from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.overview import Overview
 
 PATIENCE = timedelta(minutes=1)
@@ -49,23 +45,9 @@ IN_VAIN = timedelta(days=1)
 
 
 def measure(config: InstanceSettings) -> Measured:
-    """Measure an instance and its database; change nothing.
-
-    Where a table is locked only the server is asked, which knows by whom.
-    """
-    using = config.database
-    try:
-        with looks_only(using):
-            measured = _measure(config, using)
-    except OperationalError as error:
-        if not is_locked_out(error):
-            raise
-        lockers = postgresql.lockers(using)
-        measured = Measured(config.name, using, has_locked_table=True, lockers=lockers)
-    if measured.missing_migrations or connections[using].vendor != "postgresql":
-        return measured
-    # Outside of the transaction: in one a pooler keeps to one session, and would not be seen.
-    return replace(measured, postgresql=postgresql.measure(using))
+    """Measure an instance and its database; change nothing."""
+    with looks_only(config.database):
+        return _measure(config, config.database)
 
 
 def _measure(config: InstanceSettings, using: str) -> Measured:
@@ -73,8 +55,6 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     if missing:
         return Measured(config.name, using, missing_migrations=tuple(missing))
     offset, now = clock.measure(using), clock.now(using)
-    vendor = connections[using].vendor
-    is_silenced = "hipq.W003" in settings.SILENCED_SYSTEM_CHECKS
     return replace(
         measure_queues(config, overview.take(config)),
         throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
@@ -83,10 +63,8 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         undecided=_undecided(config, now - PATIENCE),
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
-        tables=_tables(using),
         clock_offset_seconds=offset.total_seconds(),
-        places_of_models=[] if is_silenced else places_of_models(using),
-        sqlite=sqlite.measure(using) if vendor == "sqlite" else None,
+        postgresql=postgresql.measure(using),
     )
 
 
@@ -202,24 +180,3 @@ def _unpruned(queues: QuerySet[Any], before: datetime) -> Iterator[str]:
         first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
         if first and not_needed(Job.objects.using(queue.using).filter(pk__in=first)).exists():
             yield queue.name
-
-
-def _tables(using: str) -> Tables:
-    missing, vendor = tuple(_missing(using)), connections[using].vendor
-    if vendor == "postgresql":
-        return Tables(missing, postgresql.invalid_indexes(using), postgresql.guard(using))
-    if vendor == "sqlite":
-        return Tables(missing, guard=sqlite.guard(using))
-    return Tables(missing)  # no trigger is made there
-
-
-def _missing(using: str) -> Iterator[str]:
-    """Names of indexes and constraints that a model has and its table has not."""
-    connection = connections[using]
-    of_types = postgresql.type_checks(using) if connection.vendor == "postgresql" else set()
-    for model in apps.get_app_config("hipq").get_models():
-        with connection.cursor() as cursor:
-            found = connection.introspection.get_constraints(cursor, model._meta.db_table)
-        for wanted in (*model._meta.indexes, *model._meta.constraints):
-            if wanted.name not in found and wanted.name not in of_types:
-                yield wanted.name

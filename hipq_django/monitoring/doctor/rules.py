@@ -9,7 +9,7 @@ from hipq_django.job_types.registry import HOW_TO_DECLARE
 from hipq_django.models.worker import Trouble, Worker
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
-from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES, locked_tables
+from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.endings import Trend
@@ -27,8 +27,6 @@ def diagnose(measured: Measured) -> list[Finding]:
     """Return what is wrong, problems first; the missing migrations alone where there are any."""
     if measured.missing_migrations:
         return [_missing_migrations(measured)]
-    if measured.has_locked_table:
-        return locked_tables(measured)
     rules = (*_RULES, *DATABASE_RULES)
     findings = [finding for rule in rules for finding in rule(measured)]
     return sorted(findings, key=lambda finding: finding.level is not Level.PROBLEM)

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib import resources
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, connection, connections
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock, schema, transactions
+from hipq_django.database import clock, transactions
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.maintenance.early_answers import expire_early
-from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.doctor import measure
-from hipq_django.monitoring.doctor.measurements import PostgreSQL
 from hipq_django.processes import interrupting
-from tests.concurrency.sessions import wait_until_blocked
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
+pytestmark = pytest.mark.django_db
 
 
 def postgres(test: Any) -> Any:
@@ -447,109 +442,6 @@ def test_nothing_is_changed() -> None:
 # The database
 
 
-@pytest.mark.conformance
-def test_a_missing_index() -> None:
-    execute("DROP INDEX hipq_job_waiting")
-
-    assert found() == {"missing_indexes": "database default"}
-
-
-@postgres
-def test_a_missing_range_of_a_column() -> None:
-    """There the types of the columns have it."""
-    before = found()
-    execute("ALTER DOMAIN hipq_key DROP CONSTRAINT hipq_job_ranges")
-
-    assert before == {}
-    assert found() == {"missing_indexes": "database default"}
-
-
-@pytest.mark.conformance
-def test_a_missing_guard() -> None:
-    execute(
-        "DROP TRIGGER hipq_job_guard"
-        + (" ON hipq_job" if connection.vendor == "postgresql" else "")
-    )
-
-    assert found() == {"no_guard": "database default"}
-
-
-def advice() -> str:
-    """Return what `hipq_doctor --json` says to do about its only finding."""
-    [finding] = json.loads(examined("--json")[1])
-    return str(finding["what_to_do"])
-
-
-def script_said(pattern: str) -> tuple[re.Match[str], list[str]]:
-    """Return what the advice says, and the statements of the script that it names."""
-    said = re.search(pattern, advice())
-    assert said
-    text = (resources.files("hipq_django") / said["script"]).read_text()
-    return said, text.split(SEPARATOR)
-
-
-@pytest.mark.conformance
-def test_what_is_said_about_a_missing_guard_brings_it_back() -> None:
-    on_table = " ON hipq_job" if connection.vendor == "postgresql" else ""
-    execute(f"DROP TRIGGER hipq_job_guard{on_table}")
-    said, statements = script_said(
-        r"execute the (.+?) of (?P<script>\S+\.sql) in the package hipq_django"
-    )
-
-    [statement] = [each for each in statements if each.startswith(said[1])]
-    execute(statement)
-
-    assert found() == {}
-
-
-@postgres
-def test_the_function_of_the_guard_is_where_the_doctor_says() -> None:
-    execute("DROP FUNCTION hipq_job_guard_7c345e39 CASCADE")
-    said, statements = script_said(
-        r"execute the (.+?) of (?P<script>\S+\.sql) .* the (CREATE FUNCTION) above"
-    )
-
-    [place] = [i for i, each in enumerate(statements) if each.startswith(said[1])]
-    assert statements[place - 1].startswith(said[3])
-    execute(statements[place - 1])
-    execute(statements[place])
-
-    assert found() == {}
-
-
-@postgres
-def test_what_is_said_about_a_missing_index_brings_it_back() -> None:
-    """On SQLite `sqlmigrate` does not work inside a transaction, in which this test is."""
-    execute("DROP INDEX hipq_job_waiting")
-    command = re.search(r"manage\.py sqlmigrate (\w+) (\w+) --database (\w+)", advice())
-    assert command
-    out = StringIO()
-    call_command("sqlmigrate", command[1], command[2], database=command[3], stdout=out)
-
-    [statement] = [line for line in out.getvalue().splitlines() if '"hipq_job_waiting" ON' in line]
-    execute(statement)
-
-    assert found() == {}
-
-
-@postgres
-def test_what_is_said_about_a_missing_range_brings_it_back() -> None:
-    execute("ALTER DOMAIN hipq_key DROP CONSTRAINT hipq_job_ranges")
-    said, statements = script_said(r"the (CREATE DOMAIN) statements of (?P<script>\S+\.sql)")
-
-    [domain] = [each for each in statements if f"{said[1]} hipq_key " in each]
-    execute(f"ALTER DOMAIN hipq_key ADD {domain[domain.index('CONSTRAINT') :]}")
-
-    assert found() == {}
-
-
-@postgres
-def test_a_disabled_guard() -> None:
-    execute("ALTER TABLE hipq_job DISABLE TRIGGER hipq_job_guard")
-
-    assert measure(get_instance()).tables.guard == "disabled"
-
-
 @postgres
 @pytest.mark.django_db(transaction=True)
 def test_an_index_whose_creation_failed() -> None:
@@ -563,17 +455,6 @@ def test_an_index_whose_creation_failed() -> None:
 
 
 @postgres
-def test_storage_parameters_that_differ() -> None:
-    execute("ALTER TABLE hipq_job SET (fillfactor = 100)")
-    execute("ALTER TABLE hipq_job RESET (autovacuum_vacuum_threshold)")
-
-    assert measured_server().storage == {
-        "fillfactor": (schema.STORAGE["fillfactor"], 100),
-        "autovacuum_vacuum_threshold": (schema.STORAGE["autovacuum_vacuum_threshold"], None),
-    }
-
-
-@postgres
 def test_autovacuum_that_is_off_for_a_table() -> None:
     execute("ALTER TABLE hipq_answer SET (autovacuum_enabled = off)")
 
@@ -582,93 +463,18 @@ def test_autovacuum_that_is_off_for_a_table() -> None:
 
 @postgres
 @pytest.mark.django_db(transaction=True)
-def test_the_isolation_level_of_the_session() -> None:
-    execute("SET default_transaction_isolation = 'repeatable read'")
-    try:
-        assert found()["isolation"] == "database default"
-    finally:
-        execute("RESET default_transaction_isolation")
-
-
-@postgres
-@pytest.mark.django_db(transaction=True)
-def test_one_session_is_one_server_process() -> None:
-    assert measured_server().backends == 1
-
-
-@postgres
-@pytest.mark.django_db(transaction=True)
-def test_the_transaction_of_another_session() -> None:
-    with other_session() as other, other.cursor() as cursor:
-        cursor.execute("BEGIN; SET application_name = 'report'")
-        pid = other.info.backend_pid
-        [seen] = [t for t in measured_server().transactions if t.application == "report"]
-        cursor.execute("ROLLBACK")
-
-    assert (seen.pid, seen.state) == (str(pid), "idle in transaction")
-    assert seen.seconds >= 0
-
-
-@postgres
-@pytest.mark.django_db(transaction=True)
-def test_a_session_that_waits_for_a_lock() -> None:
-    queue = Queue.objects.create(name="q")
-    statement = f"UPDATE hipq_queue SET paused = paused WHERE id = {queue.pk}"
-    with other_session() as other, transaction.atomic():
-        execute(statement)
-        pid, mine = other.info.backend_pid, backend_pid()
-        waiting = threading.Thread(target=other.execute, args=(statement,))
-        waiting.start()
-        waits: tuple[Any, ...] = ()
-        while not waits and waiting.is_alive():
-            waits = measured_server().waits
-        transaction.set_rollback(True)
-    waiting.join()
-
-    [wait] = waits
-    assert (wait.pid, wait.blockers) == (pid, (mine,))
-
-
-@postgres
-@pytest.mark.django_db(transaction=True)
-def test_who_has_locked_a_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_look_do_not_wait_for_a_locked_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transactions, "LOOK_SECONDS", 0.2)
     with other_session() as other, other.transaction():
         other.execute("LOCK TABLE hipq_job IN ACCESS EXCLUSIVE MODE")
-        code, text = examined()
-
-        assert code == 4
-        assert f"it is locked by process {other.info.backend_pid}." in text
-        assert f"SELECT pg_terminate_backend({other.info.backend_pid});" in text
-        for command in ("hipq_status", "hipq_jobs explain 7"):
+        for command in ("hipq_doctor", "hipq_status", "hipq_jobs explain 7"):
             with pytest.raises(CommandError, match="lock timeout"):
                 call_command(*command.split())
     with connection.cursor() as cursor:
         cursor.execute("SHOW lock_timeout")
         assert cursor.fetchone() == ("0",)
-
-
-@postgres
-@pytest.mark.django_db(transaction=True)
-def test_whom_a_migration_waits_for_while_nobody_can_read_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(transactions, "LOOK_SECONDS", 0.2)
-    with other_session() as reader, other_session() as migration:
-        pid = reader.info.backend_pid
-        with reader.transaction():
-            reader.execute("SELECT count(*) FROM hipq_job")
-            alter = "ALTER TABLE hipq_job ADD COLUMN more int"
-            waiting = threading.Thread(target=migration.execute, args=(f"BEGIN; {alter}",))
-            waiting.start()
-            wait_until_blocked()
-            code, text = examined()
-        waiting.join()
-        migration.rollback()
-
-    assert code == 4
-    assert f"it is locked by process {pid}." in text
-    assert f"SELECT pg_terminate_backend({pid});" in text
 
 
 @postgres
@@ -693,18 +499,6 @@ def test_commands_that_look_leave_no_setting_in_a_session(command: str) -> None:
     assert all(sql.endswith(", true)") for sql, _ in settings)
 
 
-def measured_server() -> PostgreSQL:
-    server = measure(get_instance()).postgresql
-    assert server is not None
-    return server
-
-
-def backend_pid() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        return int(cursor.fetchone()[0])
-
-
 @contextmanager
 def other_session() -> Iterator[Any]:
     """A session beside Django's own."""
@@ -715,19 +509,6 @@ def other_session() -> Iterator[Any]:
         parameters.pop(name, None)
     with psycopg.connect(**parameters, autocommit=True) as session:
         yield session
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="needs SQLite")
-@pytest.mark.django_db(transaction=True)
-def test_sqlite_that_does_not_wait() -> None:
-    options = {"timeout": 1, "init_command": "PRAGMA journal_mode = DELETE"}
-    connection.close()
-    usual, connection.settings_dict["OPTIONS"] = connection.settings_dict["OPTIONS"], options
-    try:
-        assert found().keys() == {"journal_mode", "transaction_mode", "busy_timeout"}
-    finally:
-        connection.close()
-        connection.settings_dict["OPTIONS"] = usual
 
 
 @pytest.mark.conformance
