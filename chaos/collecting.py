@@ -123,7 +123,8 @@ def unexpected(log: Path) -> Iterator[str]:
     """
     found: list[str] = []
     inside = False
-    for line in log.read_text(errors="replace").splitlines():
+    for written in log.read_text(errors="replace").splitlines():
+        line = written.removeprefix("  ")  # below an event a traceback is indented
         if TRACEBACK.match(line):
             inside = True
         elif inside and RAISED.match(line):

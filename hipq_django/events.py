@@ -2,11 +2,13 @@
 
 Each goes to the logger `hipq_django`. The word and the fields are attributes of the record, for
 tools that collect logs by their fields (JSON formatters, Sentry, OpenTelemetry); as text it is
-`event=job_failed job_id=7 job_type=charge_card attempt=3: its policy gives up`.
+`event=job_failed job_id=7 job_type=charge_card attempt=3 msg="its policy gives up"`. An event is
+one line, whatever its fields contain; the lines of a traceback below it are indented.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -37,16 +39,16 @@ class Fields:
         self._sentence = sentence
 
     def __str__(self) -> str:
-        text = " ".join(
-            [
-                # The first asks are quick, and enough for most values.
-                f"{name}={value}"
-                if type(value) is int or (type(value) is str and value.isidentifier())
-                else f"{name}={_shown(value)}"
-                for name, value in self._fields.items()
-            ]
-        )
-        return f"{text}: {self._sentence}" if self._sentence else text
+        parts = [
+            # The first asks are quick, and enough for most values.
+            f"{name}={value}"
+            if type(value) is int or (type(value) is str and value.isidentifier())
+            else f"{name}={_shown(value)}"
+            for name, value in self._fields.items()
+        ]
+        if self._sentence:
+            parts.append(f"msg={_quoted(self._sentence)}")
+        return " ".join(parts)
 
     __repr__ = __str__  # Sentry sends the arguments of a line by it
 
@@ -55,7 +57,28 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value)
-    return text if _is_plain(text) else repr(text)
+    return text if text.isprintable() and _is_plain(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return printable(json.dumps(text, ensure_ascii=False))
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Return a text in which all control characters are escaped, but for those that are kept.
+
+    What is shown in a terminal may come from outside: a partner's error, a name.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else json.dumps(c)[1:-1] for c in text)
+
+
+def _below(traceback: str, info: Any) -> str | None:
+    """Return a traceback, known as text or of an exception, whose lines look like no event."""
+    if info and not traceback:
+        traceback = logging.Formatter().formatException(info)
+    return "\n".join(f"  {printable(line)}" for line in traceback.rstrip().splitlines()) or None
 
 
 is_logged = LOGGER.isEnabledFor
@@ -110,8 +133,7 @@ def log_fields(
         record = kind.__new__(kind)
         record.__dict__ = same | {"args": shown, "exc_info": info}  # quicker than to update it
     record.__dict__.update(fields, event=event)
-    if traceback:
-        record.exc_text = traceback.rstrip()
+    record.exc_text = _below(traceback, info)
     _handle(record, logger)
 
 
@@ -156,9 +178,9 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record, and its traceback below."""
-        line = f"{self._moment(record)} {record.levelname} {record.getMessage()}"
-        if record.exc_info and not record.exc_text:
-            record.exc_text = self.formatException(record.exc_info)
+        line = f"{self._moment(record)} {record.levelname} {printable(record.getMessage())}"
+        if not record.exc_text:  # of another package
+            record.exc_text = _below("", record.exc_info)
         return f"{line}\n{record.exc_text}" if record.exc_text else line
 
     def _moment(self, record: logging.LogRecord) -> str:

@@ -8,14 +8,24 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, ClassVar
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db import Error
 from django.utils.dateparse import parse_datetime
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.events import printable
 from hipq_django.exceptions import HipqError
 from hipq_django.processes.start_up import why_failed
+
+
+class _Shown(OutputWrapper):
+    """Writes no control characters, which names and texts from outside may have."""
+
+    def write(  # type: ignore[override]  # as that of Django, which the stubs lack
+        self, msg: str = "", style_func: Any = None, ending: str | None = None
+    ) -> None:
+        super().write(printable(msg, "\n"), style_func, ending)
 
 
 class InstanceCommand(BaseCommand):
@@ -43,6 +53,9 @@ class InstanceCommand(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Run; raise `CommandError` if a setting, or the database, does not allow it."""
+        # What is raised here, Django writes there too.
+        for name in ("stdout", "stderr"):
+            setattr(self, name, _Shown(getattr(self, name)._out))
         try:
             self.config = get_instance(options["instance"])
             if self.takes:

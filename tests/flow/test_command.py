@@ -40,6 +40,14 @@ def spec(tmp_path: Path) -> str:
     return str(file)
 
 
+def test_a_name_steers_no_terminal(spec: str) -> None:
+    shown = hipq_flow("start", spec, "--alias", "x\x1b[2J\x85")
+    shown += hipq_flow("show")
+
+    assert "\\u001b[2J" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
 def test_a_graph_is_started_from_a_file_and_shown(spec: str) -> None:
     assert hipq_flow("start", spec, "--alias", "twice").endswith("queued\n")
     node = flow.get("twice")

@@ -146,7 +146,7 @@ def test_the_demo_shows_what_becomes_of_orders_stays_up_and_leaves_at_ctrl_c(
 
     table = demo.table()
     assert (table["cards charged, as the bank counts"], table["declined for good"]) == (1, 1)
-    assert re.search(r"^Errors that belong to the story:[\s\S]+'card stolen'", demo.output, re.M)
+    assert re.search(r'^Errors that belong to the story:[\s\S]+"card stolen"', demo.output, re.M)
     assert "paid" in page(demo, "Shop: ")
     assert "Log in" in page(demo, "Admin:")
 

@@ -107,7 +107,7 @@ def test_a_throttler_that_hangs_holds_its_queue_only(workers: Workers, tmp_path:
     log = workers.log.read_text()
     assert worker.wait(DEADLINE_SECONDS) == 0
     assert blocked.startswith("throttler wait_for_gate did not return within")
-    assert f"event=queue_blocked queue=slow: {blocked}\n" in log
+    assert f'event=queue_blocked queue=slow msg="{blocked}"\n' in log
     assert "time.sleep(POLL_SECONDS)" in log  # the stack
     assert "event=back_off" not in log
 

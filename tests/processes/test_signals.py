@@ -85,7 +85,7 @@ def test_what_handlers_leave_behind_does_not_keep_a_worker_from_its_end(
     assert worker.wait(timeout=60) == 0
     assert (tmp_path / "notes").exists()
     log = workers.log.read_text()
-    assert re.search(rf"event=threads_left .*threads=.*{threads}.*: it ends without them", log)
+    assert re.search(rf"event=threads_left .*threads=.*{threads}.* msg=.it ends without them", log)
 
 
 def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:

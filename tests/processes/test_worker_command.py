@@ -62,12 +62,10 @@ def test_due_jobs_of_a_type_that_it_does_not_declare_are_told_once(workers: Work
     eventually(has_beaten_on, "it has looked again")
 
     told = re.findall(r"event=undeclared_jobs_due.*", workers.log.read_text())
-    assert [line.partition(":")[0] for line in told] == [
+    assert [line.partition(" msg=")[0] for line in told] == [
         "event=undeclared_jobs_due job_type=chaos.quik queue=chaos"
     ]
-    assert told[0].endswith(
-        "Declare it in the module jobs of an app, or add its module to AUTODISCOVER."
-    )
+    assert "Declare it in the module jobs of an app, or add its module to AUTODISCOVER." in told[0]
 
 
 def test_queues_are_named_or_excluded_with_commas(workers: Workers) -> None:
@@ -121,8 +119,8 @@ def test_what_fails_is_heard_once_under_djangos_own_logging(workers: Workers) ->
         ("ERROR", "job_failed", f"{failed.pk}"),
         ("WARNING", "attempt_failed", f"{retried.pk}"),
     ]
-    assert log.count("event=job_failed") == log.count("\nRuntimeError: no luck\n") == 1
-    assert log.count("event=attempt_failed") == log.count("\nOSError: a stumble\n") == 1
+    assert log.count("event=job_failed") == log.count("\n  RuntimeError: no luck\n") == 1
+    assert log.count("event=attempt_failed") == log.count("\n  OSError: a stumble\n") == 1
     assert log.count("Traceback (most recent call last)") == 2
     about = f"job_id={job.pk} job_type=quick job_key=order-1 queue=chaos attempt=1"
     lines = [line for line in log.splitlines() if f"job_id={job.pk} " in line]
@@ -172,7 +170,7 @@ def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
     data = {"notes": str(notes), "gate": str(gate)}
     jobs = [hipq.enqueue("held", data) for _ in range(3)]
     worker = workers.start("held", "--threads", "2", "--max-jobs", "2")
-    eventually(lambda: ": it has started 2 jobs" in log_of(workers), "it has had enough")
+    eventually(lambda: 'msg="it has started 2 jobs' in log_of(workers), "it has had enough")
     assert worker.poll() is None
     gate.touch()
 
@@ -228,7 +226,7 @@ def test_a_worker_does_not_wait_for_a_handler_whose_attempt_has_timed_out(
     assert worker.wait(timeout=60) == 0
 
     assert list(job.attempts.values_list("kind", flat=True)) == ["timed_out"]
-    assert re.search(rf"event=handlers_left .* jobs=\[{job.pk}\]: ", log_of(workers))
+    assert re.search(rf"event=handlers_left .* jobs=\[{job.pk}\] msg=", log_of(workers))
     assert "event=jobs_put_back" not in log_of(workers)
 
 
@@ -262,7 +260,7 @@ def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> N
 
     job.refresh_from_db()
     assert job.outcome == "succeeded"
-    assert re.search(r"event=worker_recycled .*: it has \d\d+ MB of memory; ", log_of(workers))
+    assert re.search(r"event=worker_recycled .* msg=.it has \d\d+ MB of memory; ", log_of(workers))
 
 
 def outcomes_of(jobs: list[Job]) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -307,7 +308,7 @@ def test_an_exception_that_nobody_explains_is_found_in_the_log(tmp_path: Path) -
         f"{frames}django.db.utils.OperationalError: server closed\nDETAIL: none\n"
         f"{frames}KeyError: 'queue'\n\nDuring handling of the above exception, another exception "
         f"occurred:\n\n{frames}django.db.utils.OperationalError: server closed\n"
-        f"{frames}ValueError: max() iterable argument is empty\nINFO on\n"
+        f"{indent(frames, '  ')}  ValueError: max() iterable argument is empty\nINFO on\n"
     )
 
     found = list(unexpected(log))

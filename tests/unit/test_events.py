@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import threading
@@ -60,7 +61,7 @@ def test_a_filter_that_fails_stops_nothing_and_is_told_of(
     assert "--- Logging error ---" in told
     assert f"{type(error).__name__}: {error}" in told
     assert "event=job_failed" in told
-    assert "job_id=7: final" in told
+    assert 'job_id=7 msg="final"' in told
 
 
 def test_log_lines_come_from_one_place() -> None:
@@ -83,7 +84,30 @@ def test_a_line_says_when_how_grave_and_what(written: Writes) -> None:
     [line] = written.getvalue().splitlines()
     date, time, level, rest = line.split(" ", 3)
     assert (len(date), len(time), level) == (10, 12, "ERROR")
-    assert rest == "event=job_failed job_id=7 job_type='charge card': it has no retry policy"
+    assert rest == ('event=job_failed job_id=7 job_type="charge card" msg="it has no retry policy"')
+
+
+def test_nothing_that_is_logged_begins_a_line_or_steers_a_terminal(written: Writes) -> None:
+    """A partner's error, a name: they come from outside."""
+    evil = 'a\n2026-11-29 03:00:00,000 ERROR event=worker_lost\r\x1b[2J\x7f\x85\u2028\u202eé "=\\'
+
+    try:
+        raise ValueError(evil)
+    except ValueError as error:
+        events.error("job_failed", evil, error=evil, exception=error)
+        events.warning("attempt_failed", traceback=f"Traceback\n{evil}")
+    with suppress(ZeroDivisionError):
+        raise ZeroDivisionError(evil)
+
+    lines = written.getvalue().removesuffix("\n").split("\n")
+    assert all(line.isprintable() for line in lines)
+    first, *below = [line for line in lines if not line.startswith("  ")]
+    assert [line.split(" ")[3] for line in (first, *below)] == [
+        "event=job_failed", "event=attempt_failed",
+    ]  # fmt: skip
+    found = re.fullmatch(r'.* error=(".*") msg=(".*")', first)
+    assert found
+    assert [json.loads(value) for value in found.groups()] == [evil, evil]
 
 
 def test_the_time_of_a_line_is_its_own() -> None:
@@ -122,10 +146,10 @@ def test_each_record_of_a_block_has_its_own_fields(caplog: pytest.LogCaptureFixt
     first, second, third = caplog.records
     assert (first.__dict__["job_id"], first.__dict__["job_key"]) == (1, "first")
     assert (second.__dict__["job_id"], "job_key" in second.__dict__) == (2, False)
-    assert [record.exc_text for record in caplog.records][::2] == ["Traceback of 1", None]
+    assert [record.exc_text for record in caplog.records][::2] == ["  Traceback of 1", None]
     assert second.exc_info is not None
     assert third.exc_info is None
-    assert [r.getMessage().partition(": ")[2] for r in caplog.records] == ["why not"] * 3
+    assert all(r.getMessage().endswith(' msg="why not"') for r in caplog.records)
     assert {r.funcName for r in caplog.records} == {"note"}
 
 
@@ -169,4 +193,4 @@ def test_a_closed_stream_stops_nobody(written: Writes) -> None:
 def test_a_traceback_that_is_known_is_not_made_again(written: Writes) -> None:
     events.error("job_failed", exception=ValueError("x"), traceback="Traceback: as it was\n")
 
-    assert written.getvalue().splitlines()[1:] == ["Traceback: as it was"]
+    assert written.getvalue().splitlines()[1:] == ["  Traceback: as it was"]

@@ -47,8 +47,8 @@ class Command(InstanceCommand):
         for finding in findings:
             is_problem = finding.level is Level.PROBLEM
             style = self.style.ERROR if is_problem else self.style.WARNING
-            head = style(finding.level.upper().ljust(COLUMN))
-            self.stdout.write(f"{head}{finding.where}: {finding.what}")
+            self.stdout.write(finding.level.upper().ljust(COLUMN), style, ending="")
+            self.stdout.write(f"{finding.where}: {finding.what}")
             self.stdout.write(f"{' ' * COLUMN}-> {finding.what_to_do}")
             self.stdout.write(f"{' ' * COLUMN}   {finding.why}")
         self.stdout.write(_summary(findings))

@@ -379,7 +379,7 @@ def test_messages_stay_in_flight_while_the_database_is_away(
     assert not Answer.objects.filter(kind="malformed").exists()
     [back] = [line for line in caplog.messages if "event=database_back" in line]
     assert re.fullmatch(
-        r"event=database_back consumer=\S+ away_seconds=[\d.]+: the database is back", back
+        r'event=database_back consumer=\S+ away_seconds=[\d.]+ msg="the database is back"', back
     )
 
 
@@ -493,7 +493,7 @@ def test_what_the_database_refuses_is_not_quoted_where_something_is_sensitive(
 
     lines = [line for line in caplog.messages if "event=back_off" in line]
     assert lines
-    assert all(line.endswith(": database: IntegrityError") for line in lines)
+    assert all(line.endswith('msg="database: IntegrityError"') for line in lines)
     assert "4111" not in caplog.text
 
 

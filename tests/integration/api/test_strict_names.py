@@ -60,7 +60,7 @@ def test_a_name_that_nobody_declares_is_warned_of_once(
 
     [said] = warnings(caplog)
     text = f"{verb}: no code of this process declares job type 'ehco', did you mean 'echo'?"
-    assert f" {text}" in said
+    assert f'"{text}' in said
 
 
 def test_the_nearest_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

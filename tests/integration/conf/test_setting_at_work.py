@@ -71,7 +71,7 @@ def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> N
 
 def overruled(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [r for r in caplog.records if getattr(r, "event", "") == "setting_overruled"]
-    return [record.getMessage().partition(":")[0] for record in found]
+    return [record.getMessage().partition(" msg=")[0] for record in found]
 
 
 def test_a_changed_setting_that_an_operator_overrules_is_told_once(

@@ -314,6 +314,6 @@ def test_the_log_has_a_line_for_each_event(caplog: pytest.LogCaptureFixture) -> 
     about = f"job_id={job.pk} job_type=boom job_key=order-42 queue=default attempt=1"
     assert caplog.messages == [
         f"event=job_started {about}",
-        f"event=job_failed {about} error='RuntimeError: no such card' outcome=failed: "
-        "final after 1 failed attempt: it has no retry policy",
+        f'event=job_failed {about} error="RuntimeError: no such card" outcome=failed '
+        'msg="final after 1 failed attempt: it has no retry policy"',
     ]

@@ -153,7 +153,7 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
     assert problem() == text
     assert [
         one.getMessage() for one in caplog.records if one.__dict__["event"] == "queue_blocked"
-    ] == [f"event=queue_blocked queue=default: {text}"]
+    ] == [f'event=queue_blocked queue=default msg="{text}"']
 
 
 @pytest.mark.conformance

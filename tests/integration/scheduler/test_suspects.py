@@ -457,7 +457,7 @@ def test_a_retry_handler_that_kills_three_workers_ends_its_job(
     assert (failed.state, failed.outcome) == ("final", "failed")
     assert "ZeroDivisionError" in str(failed.error)
     [said] = [r for r in caplog.records if getattr(r, "event", "") == "job_failed"]
-    assert "error='ZeroDivisionError: division by zero'" in said.getMessage()
+    assert 'error="ZeroDivisionError: division by zero"' in said.getMessage()
     assert said.exc_info is not None
     assert isinstance(said.exc_info[1], WorkerLost)
     assert type(said.exc_info[1].__cause__).__name__ == "ZeroDivisionError"

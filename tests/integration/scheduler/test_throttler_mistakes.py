@@ -170,7 +170,7 @@ def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
         row.refresh_from_db()
     assert (job.state, job.attempt, other.outcome) == ("initial", 0, "succeeded")
     assert queue.throttler_problem.startswith("throttler ")
-    assert f"event=queue_blocked queue=default: {queue.throttler_problem}" in caplog.messages
+    assert f'event=queue_blocked queue=default msg="{queue.throttler_problem}"' in caplog.messages
 
 
 @pytest.mark.conformance

@@ -53,8 +53,8 @@ def test_a_webhook_asks_its_sender_to_come_again(
     }
     [line] = [record.getMessage() for record in caplog.records if record.name == "hipq_django"]
     assert line == (
-        "event=request_put_off route=hooks/bank/ status=503: the database failed: "
-        "unable to open database file"
+        "event=request_put_off route=hooks/bank/ status=503 "
+        'msg="the database failed: unable to open database file"'
     )
 
 

@@ -123,7 +123,7 @@ class Command(BaseCommand):
 
     def _show_troubles(self, stage: Stage) -> None:
         troubles = stage.troubles()
-        meant = [line for line in troubles if any(f"error={e!r}" in line for e in FINAL_ERRORS)]
+        meant = [line for line in troubles if any(f'error="{e}"' in line for e in FINAL_ERRORS)]
         if meant:
             self.stdout.write(f"\n{ABOUT_DECLINED_CARDS}")
         for line in meant:
