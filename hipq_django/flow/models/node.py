@@ -543,13 +543,13 @@ class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a clas
     @naming_twin("node.parent", way='await sync_to_async(getattr)(node, "parent")')
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         """Return the parent, which others may have changed since the row was read."""
-        if instance is not None and not instance._state.adding:
+        if instance is not None and instance.pk:
             rows = Node.objects.using(instance.using).row_of(instance)
             found = list(rows.values_list("parent", flat=True))
             if not found:
                 raise deleted(instance)
-            if found != [instance.parent_id]:
-                [instance.parent_id] = found  # and forget the other one
+            if found[0] != instance.parent_id:
+                instance.parent_id = found[0]  # and forget the other one
         return super().__get__(instance, cls)
 
     def get_object(self, instance: Any) -> Any:
