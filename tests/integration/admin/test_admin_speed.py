@@ -23,7 +23,7 @@ from tests.plans import assert_good, watched_plans
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 JOBS = 24_000
-MAX_QUERIES = 15
+MAX_QUERIES = 16
 SCAN = re.compile(r"Seq Scan on hipq_job |SCAN hipq_job$", re.MULTILINE)
 
 
