@@ -11,7 +11,6 @@ from hipq_django.domain.drafts import (
     EnqueueOptions,
     JobOptions,
     NewJob,
-    OnConflict,
     TypeOptions,
     split_options,
     unstored,
@@ -95,27 +94,13 @@ class JobTypeSpec(Declaration):
         self.set_retry_handler(checked_handler(self.name, handler, "job"))
         return handler
 
-    def enqueue(
-        self,
-        job_data: Any = None,
-        *,
-        on_conflict: OnConflict | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job:
+    def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job of this type; options as for `hipq_django.enqueue`."""
-        place: Any = {"instance": self.instance, "on_conflict": on_conflict}
-        return hipq_django.enqueue(self.name, job_data, **{**place, **options})
+        return hipq_django.enqueue(self.name, job_data, instance=self.instance, **options)
 
-    async def aenqueue(
-        self,
-        job_data: Any = None,
-        *,
-        on_conflict: OnConflict | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job:
+    async def aenqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job of this type from async code."""
-        place: Any = {"instance": self.instance, "on_conflict": on_conflict}
-        return await hipq_django.aenqueue(self.name, job_data, **{**place, **options})
+        return await hipq_django.aenqueue(self.name, job_data, instance=self.instance, **options)
 
     def new(self, job_data: Any = None, **options: Unpack[JobOptions]) -> NewJob:
         """Return a job that is not stored yet, for `enqueue_many`."""
@@ -124,16 +109,16 @@ class JobTypeSpec(Declaration):
 
     def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
         """Return the job type with options for its next jobs: those of `enqueue`."""
-        return JobTypeWithOptions(self, *split_options(f"job type {self.name!r}", options))
+        split_options(f"job type {self.name!r}", options)  # raises for an unknown one
+        return JobTypeWithOptions(self, options)
 
 
 class JobTypeWithOptions(NamesEnqueue):
-    """A job type with options for its next jobs."""
+    """A job type with options for its next jobs; those that are given later win."""
 
-    def __init__(self, declared: JobTypeSpec, of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
+    def __init__(self, declared: JobTypeSpec, options: Mapping[str, Any]) -> None:
         self._declared = declared
-        self._of_jobs = of_jobs
-        self._how = how
+        self._options = options
 
     def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job; return it."""
@@ -148,8 +133,8 @@ class JobTypeWithOptions(NamesEnqueue):
         return self._declared.new(job_data, **self._with(options))
 
     def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
-        """Return the same with more options, which win."""
+        """Return the same with more options."""
         return self._declared.using(**self._with(options))
 
     def _with(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._of_jobs, **self._how, **options}
+        return {**self._options, **options}
