@@ -92,7 +92,8 @@ def _against_usual(trend: Trend) -> str:
     words = ", ".join(word for word, is_so in told.items() if is_so)
     if seconds := trend.covered_seconds:
         return f"{words or 'not known'}: the newest {SAMPLE:,}, which are {seconds:,.0f} s"
-    return words or ("too few to tell" if trend.is_too_short else "as usual")
+    unknown = "too few to tell" if trend.lately.succeeded else "none succeeded"
+    return words or (unknown if trend.is_too_short else "as usual")
 
 
 NO_QUEUES = "No queues; a worker that starts writes down those of its code and settings."

@@ -213,7 +213,7 @@ def test_a_silent_queue_without_limit_is_told_everywhere(admin_client: Client) -
     rows = [*status["queues"], *status["job_types"]]
     assert {row["name"] for row in rows if row["unanswered"]} == {kind.queue.name, "ask"}
     assert [line for line in lines() if line.endswith("served, not answered")]
-    assert f"queue {kind.queue.name} 0 0 0 0 too few to tell" not in lines()
+    assert f"queue {kind.queue.name} 0 0 0 0 none succeeded" not in lines()
     assert "job type ask 0 0 0 0 not answered" in lines()
     for row, is_told in ((kind, True), (kind.queue, True), (fine, False), (fine.queue, False)):
         assert (">not answered<" in html(admin_client, page_url(row))) is is_told

@@ -18,7 +18,7 @@ from hipq_django.maintenance import retention
 from hipq_django.management.commands import hipq_status
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
 from hipq_django.monitoring import counts, endings
-from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -97,7 +97,8 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
 
 
 def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
-    failing, fine = JobTypeFactory.create(), JobTypeFactory.create()
+    failing, fine, retrying = JobTypeFactory.create_batch(3)
+    AttemptFactory.create(job__job_type=retrying, job__state="retry", job__attempt=1)
     for number in range(12):
         outcome = {"outcome": "failed", "error": "boom"} if number < 10 else {}
         JobFactory.create(job_type=failing, state="final", **outcome)
@@ -114,6 +115,7 @@ def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
     assert (types[failing.name], types[fine.name]) == (True, False)
     assert f"queue {failing.queue.name} 12 10 0 0 failing" in lines
     assert f"job type {fine.name} 1 0 0 0 too few to tell" in lines
+    assert f"job type {retrying.name} 0 0 0 1 none succeeded" in lines
 
 
 def test_status_says_how_much_of_the_hour_it_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
