@@ -83,7 +83,7 @@ def _locked_rows(ports: Sequence[Port]) -> dict[Port, NodePort]:
     Raise `UnknownPortError` if one is gone.
     """
     using = ports[0].node.using
-    by_id = {port.row.pk: port for port in ports}
+    by_id = {port._known_id or port.row.pk: port for port in ports}
     rows = NodePort.objects.using(using).filter(ids_in("pk", statements.reached(by_id, using)))
     found = {row.pk: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _check_all_there(by_id, found)

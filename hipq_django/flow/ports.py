@@ -50,8 +50,9 @@ from hipq_django.job_types.registry import get_declared
 class Port:
     """A port of a node. Each call reads the database, and writes at once."""
 
-    def __init__(self, node: Node, direction: str, name: str) -> None:
+    def __init__(self, node: Node, direction: str, name: str, known_id: int = 0) -> None:
         self.node = node
+        self._known_id = known_id
         self.direction = direction
         self.name = name
         self.place = PortName(node.pk, direction, name)

@@ -328,7 +328,7 @@ def _connect(node: Node, nodes: Mapping[str, Node], gone: Sequence[Node], spec: 
     """
     pairs = list(spec.connections())
     ports = {end: _port(nodes[end[0]], *end[1:]) for end in dict.fromkeys(chain(*pairs))}
-    rows = {end: port.row.pk for end, port in ports.items()}
+    rows = {end: port._known_id for end, port in ports.items()}
     ids = [child.pk for child in nodes.values()]
     there = connections_of(ids, [child.pk for child in gone], node.using)
     missing: dict[Port, list[Port]] = {}
@@ -352,10 +352,10 @@ def _join(source: Port, targets: Sequence[Port]) -> None:
 def _port(node: Node, direction: str, name: str) -> Port:
     """Return a port of a node; one that a new release of its component declares is made."""
     try:
-        find_row(node, direction, name)
+        row = find_row(node, direction, name)
     except UnknownPortError:
         options = declared_port(node, direction, name)
         if options is None:
             raise
-        creating.add_port(node, direction, options)
-    return Port(node, direction, name)
+        row = creating.add_port(node, direction, options)
+    return Port(node, direction, name, row.pk)
