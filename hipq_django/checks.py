@@ -32,7 +32,7 @@ from hipq_django.web.webhook_view import WebhookView
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_strays, check_instances, check_queues, check_databases,
+        check_setting, check_instances, check_queues, check_databases,
         check_stored_times, check_pools, check_webhooks, check_tasks, check_flow, check_sensitive,
         check_declared, check_sqlite, check_models,
     )  # fmt: skip
@@ -50,20 +50,6 @@ def check_setting(**_: Any) -> list[checks.CheckMessage]:
         *rules.source_problems(),
         *rules.arguments_problems(),
     ]
-
-
-def check_strays(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W007, for each option that is a setting of its own, where nobody reads it."""
-    of_queues = dict.fromkeys(rules.QUEUE_DEFAULTS, "'QUEUES': {queue: {%s}}")
-    for option, place in (dict.fromkeys(rules.INSTANCE_DEFAULTS, "%s") | of_queues).items():
-        name = f"HIPQ_{option}"
-        if hasattr(settings, name):
-            yield checks.Warning(
-                f"Nobody reads the setting {name}; its place is in "
-                f"HIPQ = {{'default': {{{place % f'{option!r}: …'}}}}}.",
-                hint="Move it there.",
-                id="hipq.W007",
-            )
 
 
 def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:

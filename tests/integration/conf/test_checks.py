@@ -93,23 +93,6 @@ def test_a_default_instance_that_is_misspelt_is_told(
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("HIPQ_QUEUES", "HIPQ = {'default': {'QUEUES': …}}"),
-        ("HIPQ_THROTTLE_LIMIT", "HIPQ = {'default': {'QUEUES': {queue: {'THROTTLE_LIMIT': …}}}}"),
-    ],
-)
-def test_an_option_beside_the_setting_is_told(settings: Settings, name: str, place: str) -> None:
-    setattr(settings, name, {})
-    settings.HIPQ_OF_MINE = "the project's own"
-
-    [message] = complaints()
-
-    assert message.id == "hipq.W007"
-    assert message.msg == f"Nobody reads the setting {name}; its place is in {place}."
-
-
-@pytest.mark.parametrize(
     ("queues", "used", "is_told"),
     [
         (["bnak"], ["bank"], True),
