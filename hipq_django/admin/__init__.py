@@ -1,8 +1,8 @@
 """The Django admin of the queues.
 
 `admin.site` shows the rows of the default instance's database. For an instance in another one,
-register the same classes on a site of its own: `site.register(Job, JobAdmin, using="other")`. What
-is done there stands in the same history of the admin, with the alias of the database before it.
+register the same classes on a site of its own: `site.register(Job, JobAdmin, using="other")`. Rows
+with the same id share their history in the admin.
 """
 
 from hipq_django.admin.answers import AnswerAdmin

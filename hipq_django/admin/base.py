@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
-
-ELSEWHERE = "Database "
 
 MAX_TERM_CHARS = 255
 """No key and no name is longer; SQLite refuses far longer terms with an error."""
@@ -169,46 +166,6 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             text = _("History of %(row)s")
             called = {"object": _Called(row), "title": text % {"row": self.label(row)}}
         return super().history_view(request, object_id, {**called, **(extra_context or {})})
-
-    # An entry of the history has the id of a row, and rows of two databases may have the same.
-
-    @property
-    def _place(self) -> str:
-        """What the entries begin with that are about a row of another database than usual.
-
-        Entries of the usual one have no such beginning.
-        """
-        is_usual = self.database == get_instance(DEFAULT).database
-        return "" if is_usual else f"{ELSEWHERE}{self.database}: "
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Write down that a row was made, and in which database."""
-        return super().log_addition(request, obj, self._placed(message))
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Write down what was done to a row, and in which database."""
-        return super().log_change(request, obj, self._placed(message))
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """Write down that rows are deleted, and in which database."""
-        if not self._place:
-            return super().log_deletions(request, queryset)
-        user: Any = request.user
-        return LogEntry.objects.log_actions(user.pk, queryset, DELETION, self._placed("Deleted."))
-
-    def _placed(self, message: Any) -> Any:
-        return f"{self._place}{message}" if self._place else message
-
-    def get_paginator(self, request: HttpRequest, queryset: Any, *args: Any, **options: Any) -> Any:
-        """Return the pages of a list; of a history, those of what is about this database."""
-        if queryset.model is LogEntry:
-            queryset = self._of_this_database(queryset)
-        return super().get_paginator(request, queryset, *args, **options)
-
-    def _of_this_database(self, entries: QuerySet[LogEntry]) -> QuerySet[LogEntry]:
-        if self._place:
-            return entries.filter(change_message__startswith=self._place)
-        return entries.exclude(change_message__startswith=ELSEWHERE)
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None

@@ -19,9 +19,6 @@ pytestmark = [
 ]
 
 
-LATER = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
-
-
 def other(url: str) -> str:
     return url.replace("/admin/", "/other-admin/")
 
@@ -136,36 +133,3 @@ def test_actions_of_the_list_reach_the_other_database(admin_client: Client, job:
     admin_client.post(other(list_url(Job)), sent)
 
     assert Job.objects.using("other").get().outcome == "cancelled"
-
-
-def test_the_history_of_a_row_is_that_of_its_database(admin_client: Client) -> None:
-    """The ids of two databases are the same numbers."""
-    here, there = hipq.enqueue("ask"), hipq.enqueue("ask", instance="other")
-    Job.objects.using("other").filter(pk=there.pk).update(id=here.pk)
-    there = Job.objects.using("other").get()
-    assert there.pk == here.pk
-
-    admin_client.post(page_url(here), {"priority": "7", "throttle_factor": "1", **LATER})
-    admin_client.post(other(page_url(there, "cancel")), {"confirmed": "1"})
-
-    url = page_url(here, "history")
-    mine, theirs = html(admin_client, url), html(admin_client, other(url))
-    assert "Changed scheduled run time" in mine
-    assert "Cancelled." not in mine
-    assert "Database other: Cancelled." in theirs
-    assert "Changed scheduled run time" not in theirs
-
-
-def test_the_history_says_from_which_database_a_row_was_deleted(admin_client: Client) -> None:
-    for name in ("here", "there"):
-        where = {"instance": "other"} if name == "there" else {}
-        hipq.schedule(name, hipq.NewJob("ask"), "0 * * * *", **where)
-    row = Schedule.objects.using("other").get()
-
-    admin_client.post(other(page_url(row, "delete")), {"post": "yes"})
-
-    assert not Schedule.objects.using("other").exists()
-    assert history(row) == ["Database other: Deleted."]
-    here = Schedule.objects.get()
-    Schedule.objects.filter(pk=here.pk).update(id=row.pk)
-    assert "Deleted." not in html(admin_client, page_url(Schedule.objects.get(), "history"))
