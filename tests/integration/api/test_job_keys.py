@@ -11,7 +11,6 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.domain.drafts import OnConflict
-from hipq_django.engines.statements import INSERT_IF_UNCHANGED
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
 from tests.declaring import Declare
@@ -199,7 +198,7 @@ def connection_lost_at_insert(number: int) -> Iterator[None]:
 
     def execute(run: Any, sql: str, *arguments: Any) -> Any:
         nonlocal inserts
-        inserts += sql.startswith(("INSERT INTO hipq_job ", INSERT_IF_UNCHANGED.call))
+        inserts += sql.startswith(("INSERT INTO hipq_job ", "CALL hipq_enqueue"))
         if inserts == number:
             raise OperationalError("server closed the connection unexpectedly")
         return run(sql, *arguments)
