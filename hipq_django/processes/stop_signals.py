@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import takewhile
 from math import inf
 from select import select
 from typing import Any
@@ -21,57 +20,24 @@ from hipq_django import events
 from hipq_django.processes.interrupting import SIGNAL
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The last one comes when a terminal closes, or as a word to read the settings anew.
-
-It counts only as the first of all. A terminal that closes often sends it twice: the shell passes it
-on, and then it comes from the system.
-"""
-
-TOGETHER_SECONDS = 1.0
-"""Within which time after a hangup another signal is the same word.
-
-Some service managers send both, the hangup last, but Python calls its handler first: of signals
-that wait, the one with the lowest number.
-"""
+"""The signals that tell a process to stop, all alike; SIGHUP comes when a terminal closes."""
 
 LAST_RESORT_SECONDS = 8.0
 """How long a process that was told to stop for the second time may take."""
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at each of these signals that counts; only the main thread may ask for that."""
+    """Call `stop` at each of these signals; only the main thread may ask for that."""
     if threading.current_thread() is not threading.main_thread():
         return
-    told = Told()
 
-    def receive(number: int, _frame: Any) -> None:
-        if told.counts(number, time.monotonic()):
-            stop()
+    def receive(_number: int, _frame: Any) -> None:
+        stop()
 
     for number in STOP_SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by `nohup`
             signal.signal(number, receive)
     _let_go_of_forks()
-
-
-class Told:
-    """The stop signals that a process has got."""
-
-    def __init__(self) -> None:
-        self._signals: list[tuple[int, float]] = []
-
-    def counts(self, number: int, now: float) -> bool:
-        """Note a signal; return whether it is one more word to stop."""
-        if number not in STOP_SIGNALS:
-            return False
-        this = (number, now)
-        self._signals.append(this)  # in one step: another signal may interrupt this
-        before = list(takewhile(lambda one: one is not this, self._signals))
-        if not before:
-            return True
-        only_hangups = all(earlier == signal.SIGHUP for earlier, _ in before)
-        is_same = only_hangups and now - before[0][1] < TOGETHER_SECONDS
-        return number != signal.SIGHUP and not is_same
 
 
 @cache
@@ -126,14 +92,13 @@ def end_at_the_second(drain_seconds: float | None) -> None:
 
 
 def _listen(reader: int, drain_seconds: float | None) -> None:
-    told, stops, ends = Told(), 0, inf
+    stops, ends = 0, inf
     while stops < 2:
         seconds = ends - time.monotonic()  # other signals come too, and must not prolong it
         is_told, _, _ = select([reader], [], [], None if seconds == inf else max(0.0, seconds))
         if not is_told:
             break
-        for number in os.read(reader, 64):
-            stops += told.counts(number, time.monotonic())
+        stops += sum(number in STOP_SIGNALS for number in os.read(reader, 64))
         if stops and ends == inf:
             note_told(drain_seconds)
             ends = inf if drain_seconds is None else time.monotonic() + drain_seconds
