@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,7 +16,6 @@ import hipq_django as hipq
 from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, refused_rows
-from hipq_django.database.clock import steady
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
@@ -28,9 +26,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes.own_threads import Listener
-from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.worker import POLL_SECONDS
-from hipq_django.transitions.values import RESERVATION_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
@@ -38,7 +34,6 @@ from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 from tests.passing import Passing
 from tests.processes.conftest import eventually
-from tests.threads import Crew, reservations_last, working
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -708,102 +703,6 @@ def test_a_claim_whose_trigger_waits_for_a_lock_stops_only_its_job(
     assert caplog.text.count("event=job_locked") == 1
     assert "event=job_unlocked" in caplog.text
     assert set(Job.objects.values_list("attempt", flat=True)) == {1}
-
-
-@pytest.mark.postgres
-def test_a_result_whose_trigger_waits_for_a_lock_stops_only_itself(
-    counting: None, session: Session
-) -> None:
-    count_when("NEW.state = 'final'")
-    for key in ACCOUNTS:
-        hipq.enqueue("echo", job_key=key)
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-    session.begin()
-    session(lock_account)
-
-    work_until(worker, ACCOUNTS[1:])
-    session.roll_back()
-    work_until(worker, ACCOUNTS)
-
-
-@pytest.fixture
-def started_hot(
-    counting: None, declare: Declare, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Crew]:
-    """A worker that executes a job, which it had claimed ahead, and has not written that yet."""
-    started, gate = threading.Event(), threading.Event()
-
-    @declare("slow")
-    def slow(job: Job) -> None:
-        started.set()
-        gate.wait(PATIENCE_SECONDS)
-
-    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
-    for name, key in (("echo", "a"), ("echo", "b"), ("slow", "hot")):
-        hipq.enqueue(name, job_key=key)
-    with working(Crew(2)) as crew:
-        with reservations_last():
-            crew.scheduler.run_once()
-            assert started.wait(PATIENCE_SECONDS)
-        assert Job.objects.get(job_key="hot").prefetched
-        old = steady() + 2 * RESERVATION_SECONDS
-        eventually(lambda: steady() > old, "the claim is old")
-        yield crew
-        gate.set()
-
-
-@pytest.mark.postgres
-def test_a_start_whose_trigger_waits_for_a_lock_stops_no_queue(
-    started_hot: Crew, session: Session
-) -> None:
-    """That a job which was claimed ahead has started is written at the head of a pass."""
-    count_when("OLD.prefetched AND NOT NEW.prefetched")
-    session.begin()
-    session(lock_account)
-    hipq.enqueue("echo", job_key="c")
-
-    def is_done() -> bool:
-        started_hot.scheduler.run_once()
-        return ended_keys() == ["a", "b", "c"]
-
-    eventually(is_done, "the others go on")
-
-    session.roll_back()
-    eventually(
-        lambda: (
-            not (started_hot.scheduler.run_once(), Job.objects.get(job_key="hot").prefetched)[1]
-        ),
-        "it is written, too",
-    )
-
-
-@pytest.mark.postgres
-def test_a_timeout_whose_trigger_waits_for_a_lock_stops_no_other(
-    counting: None, session: Session, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(refused_rows, "LOCKED_SECONDS", PATIENCE_SECONDS)
-    count_when("NEW.state = 'error'")
-    for key in ACCOUNTS:
-        hipq.enqueue("ask", job_key=key, timeout=0.001)
-    HandWorker().work()
-    session.begin()
-    session(lock_account)
-    refused = RefusedRows("time_out_overdue")
-
-    moved = recovery.time_out_overdue(get_instance(), refused)
-    shown = str(refused.error)
-
-    assert moved == 4
-    assert sorted(Job.objects.in_error().values_list("job_key", flat=True)) == ACCOUNTS[1:]
-    assert "event=row_refused" not in caplog.text
-    assert shown.endswith(" left alone: OperationalError")
-    session.roll_back()
-    refused._left.clear()  # its time is over
-
-    assert recovery.time_out_overdue(get_instance(), refused) == 1
 
 
 @pytest.mark.postgres

@@ -19,7 +19,6 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Attempt, Job, Queue
 from hipq_django.models.catalog import get_queue
@@ -769,28 +768,6 @@ def test_a_job_that_may_not_be_put_off_stops_only_itself(
     assert behind.outcome == "succeeded"
     assert jobs[1].scheduled_run_time > behind.scheduled_run_time
     assert f"job {jobs[0].pk} start" in Queue.objects.get().throttler_problem
-
-
-def test_a_start_that_may_not_be_recorded_keeps_nothing_else(
-    refuse: Refuse, caplog: pytest.LogCaptureFixture
-) -> None:
-    jobs = [hipq.enqueue("echo", job_key=str(number)) for number in range(2)]
-    worker = HandWorker(threads=1, ahead=1)
-    worker.run_pass()
-    [ahead] = [claim for claim in worker.claims if not claim.is_known_as_started]
-    ahead.started_at = clock.steady() - 5
-    worker.executing = lambda: [ahead]  # type: ignore[method-assign]  # it takes long
-    worker.claims.clear()
-    refuse(f"NEW.id = {ahead.id}")
-    other = hipq.enqueue("echo", queue="other")
-
-    for _ in range(3):
-        worker.work()
-
-    other.refresh_from_db()
-    assert other.outcome == "succeeded"
-    assert [one for one in caplog.messages if "duty=mark_started" in one]
-    assert ahead.id in {job.pk for job in jobs}
 
 
 def test_what_was_written_before_a_refusal_is_told(

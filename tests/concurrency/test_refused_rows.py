@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, refused_rows
-from hipq_django.database.refused_rows import LEFT_SECONDS, RefusedRows
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.maintenance import early_answers, recovery, reranking, retention
 from hipq_django.maintenance.duties import Duties, Duty
@@ -22,8 +22,6 @@ from tests.concurrency.conftest import Refuse
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
-from tests.passing import Passing
-from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,32 +68,6 @@ def refused_in(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
     # Of the error only the first line: behind it PostgreSQL may quote the values of the row.
     assert all(one["error"] and "\n" not in one["error"] and not one["exc_info"] for one in fields)
     return [(one["duty"], one.get("job_id") or one["answer_id"]) for one in fields]
-
-
-def test_a_job_that_may_not_fail_stops_no_timeout(
-    declare: Declare,
-    refuse: Refuse,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    declare("asks")(lambda job: hipq.WAIT)
-    jobs = of_keys("asks")
-    run_due_jobs()
-    Job.objects.update(deadline=clock.now("default") - timedelta(seconds=1))
-    refuse("NEW.state = 'error' AND NEW.job_key = 'refused'")
-    left, passing, config = RefusedRows("time_out_overdue"), Passing(monkeypatch), get_instance()
-
-    first = recovery.time_out_overdue(config, left)
-    again = recovery.time_out_overdue(config, left)
-    in_error = keys(state="error")
-    refuse.end()
-    early = recovery.time_out_overdue(config, left)
-    passing.seconds += LEFT_SECONDS
-
-    assert (first, again, in_error) == (4, 0, OTHERS)
-    assert refused_in(caplog) == [("time_out_overdue", jobs[1].pk)]
-    assert (early, recovery.time_out_overdue(config, left)) == (0, 1)
-    assert keys(state="error") == KEYS
 
 
 def test_a_job_that_may_not_fail_stops_no_takeover(
@@ -161,23 +133,6 @@ def test_a_job_that_may_not_be_put_back_keeps_no_other_unconfirmed_claim(
 
     assert (released, keys(state="retry")) == ([4, 0], OTHERS)
     assert refused_in(caplog) == [("release_unconfirmed", jobs[1].pk)]
-
-
-def test_an_answer_that_its_job_may_not_get_stops_no_other(
-    declare: Declare, refuse: Refuse, caplog: pytest.LogCaptureFixture
-) -> None:
-    declare("asks")(lambda job: hipq.WAIT)
-    of_keys("asks")
-    run_due_jobs()
-    answers = [AnswerFactory.create(job_type="asks", job_key=key, payload=key) for key in KEYS]
-    refuse("NEW.outcome = 'succeeded' AND NEW.job_key = 'refused'")
-    early = early_answers.EarlyAnswers(get_instance())
-
-    matched = [early.match() for _ in range(2)]
-
-    assert (matched, keys(outcome="succeeded")) == ([4, 0], OTHERS)
-    assert refused_in(caplog) == [("match_early", answers[1].pk)]
-    assert str(early.refused.error).startswith(f"answer_id={answers[1].pk} left alone: ")
 
 
 def test_an_answer_that_may_not_expire_keeps_no_other(
