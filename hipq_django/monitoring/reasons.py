@@ -154,7 +154,7 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
 
 def _late(job: Job, now: datetime) -> Iterator[Reason]:
     """What to say where nothing holds a job, and yet nobody has started it."""
-    if now - job.scheduled_run_time >= LATE:
+    if now - max(job.scheduled_run_time, job.update_time) >= LATE:  # what held it may just be gone
         text = _("It was due at %(time)s, and nothing known here holds it: see the workers' log.")
         yield Reason("late", text % {"time": when(job.scheduled_run_time, now)})
 
