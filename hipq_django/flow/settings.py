@@ -14,6 +14,8 @@ from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import ConfigurationError, nearest_name
 
 COPIES = 32
+"""How often a request may write as much as its body may have: to connected ports, and channels."""
+
 LOGS = ("errors", "all", "none")
 FUNCTION = "a function: request → user, or None for nobody"
 
