@@ -308,6 +308,11 @@ def _set_ports(child: Node, before: NodeSpec, change: Change, direction: str) ->
     kept = change.joined.get((change.name, direction), set()) | _own_ports(child, direction)
     if ANY in new:
         new |= {name: new[ANY].renamed(name) for name in kept & set(old) - set(new)}
+    if child.job_type.name == GRAPH and direction == "in":  # as where it is started
+        if ANY not in change.wanted.options(direction):
+            del new[ANY]
+        elif ANY not in before.options(direction):
+            creating.change_ports(child, direction, {}, {ANY: new[ANY]})
     return creating.change_ports(child, direction, old, new)
 
 

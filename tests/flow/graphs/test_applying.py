@@ -415,12 +415,12 @@ def test_a_graph_that_changed_is_as_one_that_was_started_so() -> None:
     other = {
         "one": {"inputs": {"x": {"default": {"a": True}}}, "job": {"priority": 1}},
         "two": {"inputs": {"y": {"channels": ["/b"]}}, "queue": "fast"},
-        "inner": {"inputs": {"x": port}},
+        "inner": {"inputs": {"x": port, "*": {}}},
     }
     specs = [
         spec_of(one, {"one.out -> two.x", "two.out -> one.y"}),
         spec_of(other, {"one.out -> two.y"}),
-        spec_of({"two": {}}, set()),
+        spec_of({"two": {}, "inner": {}}, set()),
     ]
     for before, after in permutations(specs, 2):
         is_as_started(before, after)
