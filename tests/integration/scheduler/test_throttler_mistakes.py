@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -170,7 +171,10 @@ def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
         row.refresh_from_db()
     assert (job.state, job.attempt, other.outcome) == ("initial", 0, "succeeded")
     assert queue.throttler_problem.startswith("throttler ")
-    assert f'event=queue_blocked queue=default msg="{queue.throttler_problem}"' in caplog.messages
+    assert (
+        f"event=queue_blocked queue=default msg={json.dumps(queue.throttler_problem)}"
+        in caplog.messages
+    )
 
 
 @pytest.mark.conformance
