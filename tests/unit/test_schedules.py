@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise, takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +18,6 @@ from hipq_django.domain.schedules import (
     Every,
     Missed,
     Plan,
-    _least_interval,
     in_zone,
     jitter_of,
     passed_over,
@@ -35,7 +34,6 @@ ZONES = [
     "Africa/Casablanca",
 ]
 START = datetime(2024, 1, 1, tzinfo=UTC)
-ANY: Any = 5
 NAN = float("nan")
 NAIVE = datetime(2025, 1, 1)  # noqa: DTZ001 - it is refused
 QUARTER, MINUTE = timedelta(minutes=15), timedelta(minutes=1)
@@ -176,17 +174,9 @@ def test_upcoming_times_are_shown_in_the_zone_of_the_schedule() -> None:
     assert [str(at) for at in times] == ["2024-04-01 08:00:00+02:00", "2024-04-02 08:00:00+02:00"]
 
 
-@pytest.mark.parametrize(
-    ("after", "count", "problem"),
-    [
-        (datetime(2024, 1, 1), 5, "upcoming after"),  # noqa: DTZ001 - that is the mistake
-        (utc(2024, 1, 1), -1, "count -1: give a whole number from 0 to 10,000"),
-        (utc(2024, 1, 1), "3", "count '3': give a whole number"),
-    ],
-)
-def test_upcoming_refuses_what_it_cannot_use(after: datetime, count: Any, problem: str) -> None:
-    with pytest.raises(InvalidScheduleError, match=problem):
-        Every(minutes=1).upcoming(after, count)
+def test_upcoming_refuses_a_naive_moment() -> None:
+    with pytest.raises(InvalidScheduleError, match="upcoming after"):
+        Every(minutes=1).upcoming(NAIVE)
 
 
 def test_every_is_not_moved_by_the_clock() -> None:
@@ -257,44 +247,18 @@ def test_start_and_end_are_inclusive() -> None:
             "bad minute. Fields: second minute hour day month weekday.",
         ),
         (lambda: Cron(""), "Cron(''): wrong number of fields. Fields: minute"),
-        (lambda: Cron("@dayly"), "Cron('@dayly'): '@dayly' is unknown, did you mean '@daily'?"),
+        (lambda: Cron("@dayly"), "Cron('@dayly'): wrong number of fields. Fields: minute"),
         (lambda: Cron("CRON_TZ=UTC 0 2 * * *"), "own; give Cron('0 2 * * *', 'UTC')."),
         (lambda: Cron("@every 1h30m"), "such as hipq_django.Every(hours=1, minutes=30), instead."),
         (lambda: Cron("0 2 ? * 1"), "for '?' write '*': '0 2 * * 1'."),
         (lambda: Cron("0 2 * * *", "right/UTC"), "counts leap seconds, which databases and clocks"),
-        (lambda: Cron("@reboot"), "'@reboot' is unknown; known are @annually, @daily, @hourly"),
         (lambda: Cron("* 24 * * *"), "bad hour. Fields: minute hour day month weekday."),
         (lambda: Cron("0 0 32 * *"), "Cron('0 0 32 * *'): bad day-of-month. Fields: minute"),
         (lambda: Cron("0 0 32 2 *"), "Cron('0 0 32 2 *'): bad day-of-month. Fields: minute"),
         (lambda: Cron("0 0 30 13 *"), "Cron('0 0 30 13 *'): bad month. Fields: minute"),
         (lambda: Cron("0 0 * * 8"), "bad day-of-week. Fields: minute"),
         (lambda: Cron("60 0 0 30 2 *"), "bad second. Fields: second minute"),
-        (
-            lambda: Cron("0 0 30 2 *"),
-            "Cron('0 0 30 2 *'): this date never comes: day '30', month '2', weekday '*'; correct "
-            "one of them (day 'L' is the last of each month).",
-        ),
-        (lambda: Cron("0 0 31 4,6 *"), "never comes: day '31', month '4,6', weekday '*'; correct"),
-        (lambda: Cron("0 0 30-31 FEB *"), "never comes: day '30-31', month 'FEB', weekday '*';"),
-        (lambda: Cron("0 0 0 30 2 *"), "never comes: day '30', month '2', weekday '*'; correct"),
-        (
-            lambda: Cron("0 0 */10 2 mon#5"),
-            "never comes: day '*/10', month '2', weekday 'mon#5'; correct one of them",
-        ),
-        (
-            lambda: Cron("0 0 29 2 *", "UTC", start_time=utc(2025, 1, 1), end_time=utc(2027, 1, 1)),
-            "no due time lies between start_time 2025-01-01 00:00:00+00:00 and end_time "
-            "2027-01-01 00:00:00+00:00; correct one of them.",
-        ),
-        (
-            lambda: Cron("*/90 * * * *"),
-            "Cron('*/90 * * * *'): minute '*/90' has a step of more than 60, so that only its "
-            "first value would count; give that, or hipq_django.Every(minutes=90).",
-        ),
-        (lambda: Cron("0 5,0/25 * * *"), "hour '0/25' has a step of more than 24, so that only"),
-        (lambda: Cron("0/61 0 0 * * *"), "give that, or hipq_django.Every(seconds=61)."),
-        (lambda: Cron("0 0 * 1/13 *"), "month '1/13' has a step of more than 12, so that only its"),
-        (lambda: Cron(ANY), "Cron(5): give text"),
+        (lambda: Cron("0 0 30 2 *"), "Cron('0 0 30 2 *'): bad day-of-month. Fields: minute"),
         (
             lambda: Cron(f"{','.join(map(str, range(60)))} {','.join(map(str, range(24)))} * * *"),
             "the text has 237 characters, and at most 200 are stored; use ranges and steps",
@@ -316,7 +280,7 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("30 23,0 * * mon-fri", jitter=7_200), "7200 is longer than the 3600 seconds"),
         (lambda: Cron("5,50 */2 * * * *", jitter=46), "longer than the 45 seconds"),
         (lambda: Cron("5,50 * * * * *", jitter=16), "longer than the 15 seconds"),
-        (lambda: Cron("* * * * *", catch_up_seconds=ANY * NAN), "catch_up_seconds nan: give"),
+        (lambda: Cron("* * * * *", catch_up_seconds=NAN), "catch_up_seconds nan: give"),
         (lambda: Cron("* * * * *", start_time=NAIVE), "is naive"),
         (
             lambda: Every(hours=1, start_time=utc(2025, 1, 2), end_time=utc(2025, 1, 1)),
@@ -324,7 +288,6 @@ def test_start_and_end_are_inclusive() -> None:
         ),
         (Every, "Every(days=0, hours=0, minutes=0, seconds=0): give numbers"),
         (lambda: Every(seconds=0.5), "1 second together at least"),
-        (lambda: Every(minutes=True), "Every(days=0, hours=0, minutes=True"),
         (lambda: Every(days=10**9), "at most ten years"),
     ],
 )
@@ -344,32 +307,12 @@ def test_what_is_no_schedule_is_refused(make: Callable[[], Any], said: str) -> N
         Cron("*/5 * * * *", jitter=3_600, overlap="allow"),
         Cron("0 8 * * *", jitter=86_400),
         Cron("0,59 0,23 1 * *", jitter=3_540),
-        Cron("50 * 1 * * *", jitter=60),
         Cron("0 0 L * *", jitter=86_400),
     ],
     ids=lambda spec: f"{spec} {spec.jitter:g} {spec.overlap}",
 )
 def test_a_jitter_up_to_the_next_due_time_is_taken(spec: Any) -> None:
     assert spec.jitter
-
-
-@given(
-    st.lists(st.integers(0, 59), min_size=1, max_size=4),
-    st.lists(st.integers(0, 23), min_size=1, max_size=4),
-    st.sampled_from(["*", "2", "1,15"]),
-)
-def test_the_least_interval_is_that_of_the_due_times(
-    minutes: list[int], hours: list[int], day: str
-) -> None:
-    text = f"{','.join(map(str, minutes))} {','.join(map(str, hours))} {day} * *"
-    due = list(islice(Cron(text, "UTC").due_times(utc(2025, 1, 1)), 60))
-    found = min((after - before).total_seconds() for before, after in pairwise(due))
-    least = _least_interval(text)
-
-    if least is None:
-        assert found >= 86_400
-    else:
-        assert found == least
 
 
 # Late
