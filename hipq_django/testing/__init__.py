@@ -26,9 +26,9 @@ from hipq_django.testing.asking import (
     refute_enqueued,
 )
 from hipq_django.testing.case import HipqTestCase, reset
-from hipq_django.testing.guarding import BrokenTransactionError
 from hipq_django.testing.partners import Partner, forget_partners, partner
 from hipq_django.testing.running import (
+    BrokenTransactionError,
     NotDrainedError,
     drain,
     immediate,

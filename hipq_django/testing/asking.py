@@ -1,31 +1,26 @@
-"""What a test asks of jobs; a failure names the nearest ones, and what holds a job back."""
+"""What a test asks of jobs; a failure names those of the type, and what holds them back."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 
 from hipq_django import signals
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import naming_twin
-from hipq_django.domain.states import WAITING, Outcome, State
-from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
-from hipq_django.job_types.registry import get_declared, known_names, names_of
+from hipq_django.domain.states import WAITING, State
+from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.testing.running import call_what_waits_for_commit, checked_job, told
-from hipq_django.testing.types import Asked, check_known, name_of, stored_names
+from hipq_django.testing.partners import Asked, check_known, named
+from hipq_django.testing.running import call_what_waits_for_commit, told
 
 MOST_SHOWN, MOST_EXPLAINED = 10, 5
-
-NOT_COMPARED = {"job_data", "job_key", "result", "error"}
-"""Fields that are shown anyway, or may be sensitive."""
 
 _CHOICES = {
     field.name: [str(value) for value, _ in field.flatchoices]
@@ -50,8 +45,8 @@ def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list
 def _checked_enqueued(
     verb: str, job_type: Asked, instance: str, values: dict[str, Any]
 ) -> list[Job]:
-    name, place = name_of(verb, job_type, instance)
-    check_known(verb, name, place, stored_names)
+    name, place = named(job_type, instance)
+    check_known(verb, name, place)
     return _enqueued(name, place, values)
 
 
@@ -65,15 +60,13 @@ def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
 
     `assert_enqueued("charge_card", job_key="order-42", priority=10)`
     """
-    name, place = name_of("assert_enqueued", job_type, instance)
+    name, place = named(job_type, instance)
     found = _enqueued(name, place, values)
     if len(found) == 1:
         return found[0]
     count = f"{len(found)} jobs" if found else "no job"
-    near = found or _nearest(name, place, values)
     raise AssertionError(
-        f"{count} enqueued with {_wanted(name, values)}; "
-        + (_explained(near, values) if near else _no_job(name, place))
+        f"{count} enqueued with {_wanted(name, values)}; {_explained(found, name, place)}"
     )
 
 
@@ -89,11 +82,7 @@ def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
 @naming_twin("hipq_django.testing.assert_finished")
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
     """Return the job as it is now; fail unless it is final with this outcome, and this result."""
-    job = checked_job("assert_finished", job)
     job.refresh_from_db()
-    known = {str(known) for known in Outcome} - {str(Outcome.NONE)}
-    if outcome not in known:
-        raise AssertionError(f"outcome {outcome!r}: give one of {', '.join(sorted(known))}.")
     if not job.is_final or job.outcome != outcome:
         raise AssertionError(f"{job} ({job.job_type}) has not {outcome}: {told(job)}{_traces(job)}")
     if result is not ANY and job.result != result:
@@ -106,7 +95,6 @@ def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) 
 @naming_twin("hipq_django.testing.assert_waiting")
 def assert_waiting(job: Job) -> Job:
     """Return the job as it is now; fail unless it waits to run: initial or retry."""
-    job = checked_job("assert_waiting", job)
     job.refresh_from_db()
     if job.state not in WAITING:
         raise AssertionError(f"{job} ({job.job_type}) does not wait to run: {told(job)}")
@@ -174,68 +162,33 @@ def _of_type(job_type: str, instance: str) -> JobQuerySet:
 
 
 def _with(jobs: JobQuerySet, values: dict[str, Any]) -> JobQuerySet:
-    """Return the jobs with these field values; raise `UnknownOptionError` for an unknown field."""
-    fields = {"pk", *(field.name for field in Job._meta.get_fields())}
-    fields |= {field.attname for field in Job._meta.concrete_fields}
+    """Return the jobs with these field values; a queue may be given by its name, as to `enqueue`.
+
+    Raise `InvalidJobError` for a misspelt state, outcome or phase, which no job ever has.
+    """
+    wanted: dict[str, Any] = {}
     for name, value in values.items():
-        if name.partition("__")[0] not in fields:
-            raise UnknownOptionError("jobs with field values", name, fields)
-        _check_choice(name, value)
-    # As `enqueue` takes it.
-    named = {
-        "queue__name" if name == "queue" and isinstance(value, str) else name: value
-        for name, value in values.items()
-    }
-    try:
-        return jobs.filter(**named)
-    except (TypeError, ValueError, ValidationError) as error:
-        raise InvalidJobError(f"jobs with field values: {error}") from error
+        choices = _CHOICES.get(name)
+        if choices and value not in choices:
+            near = nearest_name(str(value), choices)
+            raise InvalidJobError(f"jobs with field values: {name}={value!r:.100} is none{near}")
+        is_name = name == "queue" and isinstance(value, str)
+        wanted["queue__name" if is_name else name] = value
+    return jobs.filter(**wanted)
 
 
-def _check_choice(name: str, value: Any) -> None:
-    """Raise `InvalidJobError` for a misspelt state, outcome or phase, which no job ever has."""
-    choices = _CHOICES.get(name)
-    if choices and value not in choices:
-        near = nearest_name(str(value), choices)
-        raise InvalidJobError(f"jobs with field values: {name}={value!r:.100} is none{near}")
+def _explained(found: Sequence[Job], job_type: str, instance: str) -> str:
+    """Return a line for each job found, or else for jobs of the type, the live ones first.
 
-
-def _nearest(job_type: str, instance: str, values: dict[str, Any]) -> list[Job]:
-    """Return the jobs of a type that have the most of these values; the live ones first."""
-    jobs = _of_type(job_type, instance)
-    alike = Counter(
-        pk
-        for name, value in values.items()
-        for pk in _with(jobs, {name: value}).values_list("pk", flat=True)
-    )
-    found = sorted(
-        jobs.values_list("pk", "state"),
-        key=lambda job: (job[1] == State.FINAL, -alike[job[0]], job[0]),
-    )
-    rows = jobs.in_bulk([pk for pk, _ in found[:MOST_EXPLAINED]])
-    return [rows[pk] for pk, _ in found[:MOST_EXPLAINED]]
-
-
-def _explained(jobs: Sequence[Job], values: dict[str, Any]) -> str:
-    """Return a line for each job: what is different, its data, and why it does not run."""
-    lines = [f"{job} {_compared(job, values)}: {told(job)}" for job in jobs[:MOST_EXPLAINED]]
-    return "\n  ".join(["the nearest jobs:", *lines])
-
-
-def _compared(job: Job, values: dict[str, Any]) -> str:
-    """Return the data of a job, and those of its own values that are asked for."""
-    plain = {field.attname for field in Job._meta.concrete_fields} - NOT_COMPARED
-    own = [f"{name}={getattr(job, name)!r}" for name in values if name in plain]
-    own += [f"queue={job.queue.name!r}"] if "queue" in values else []
-    return ", ".join([str(job.masked(job.job_data)), *own])
-
-
-def _no_job(job_type: str, instance: str) -> str:
-    """Return that there is none of this type; and, unless it is declared, the nearest that is."""
-    if get_declared(instance, job_type) is not None:
+    Each line has the data of the job and why it does not run.
+    """
+    of_type = _of_type(job_type, instance).order_by("pk")
+    ended = of_type.filter(state=State.FINAL)
+    shown = found or [*of_type.live()[:MOST_EXPLAINED], *ended[:MOST_EXPLAINED]]
+    if not shown:
         return f"there is no job of type {job_type!r}."
-    names = {*known_names(instance), *stored_names(instance)}
-    return f"no code declares job type {job_type!r}{nearest_name(job_type, names)}"
+    lines = [f"{job} {job.masked(job.job_data)}: {told(job)}" for job in shown[:MOST_EXPLAINED]]
+    return "\n  ".join(["jobs of this type:", *lines])
 
 
 def _wanted(job_type: str, values: dict[str, Any]) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipq_django.database import clock
 from hipq_django.job_types import registry
-from hipq_django.testing.partners import Partner, forget_partners, partner
-from hipq_django.testing.types import Asked
+from hipq_django.testing.partners import Asked, Partner, forget_partners, partner
 
 if TYPE_CHECKING:
     from unittest import TestCase as _Base

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from django.test import Client, RequestFactory
@@ -15,13 +15,42 @@ from hipq_django.answers.callback_urls import callback_url
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.domain.states import NONE, State
-from hipq_django.domain.validation import checked_seconds
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.job_types.registry import names_of
+from hipq_django.job_types.declaration import Declaration
+from hipq_django.job_types.registry import check_declared, find_declared, names_of
 from hipq_django.models import Job
-from hipq_django.testing.types import Asked, check_known, name_of
+
+
+class TaskOfDjango(Protocol):
+    """A task of `django.tasks`."""
+
+    @property
+    def module_path(self) -> str:
+        """Its path, which is the name of its job type."""
+
+    def get_backend(self) -> Any:
+        """Return the backend of its jobs."""
+
+
+Asked = str | Declaration | TaskOfDjango
+"""A job type by its name, by what `task` or `job_type` has returned, or as a task of Django."""
+
+
+def named(job_type: Asked, instance: str) -> tuple[str, str]:
+    """Return the name of a job type, and its instance; a task has its own."""
+    if isinstance(job_type, str):
+        return job_type, instance
+    if isinstance(job_type, Declaration):
+        return job_type.name, job_type.instance
+    return job_type.module_path, job_type.get_backend().instance
+
+
+def check_known(verb: str, name: str, instance: str) -> None:
+    """Refuse, as `enqueue` does, a name that no code declares: with it no test would fail."""
+    if find_declared(instance, name, "django.tasks") is None:
+        check_declared(instance, name, verb)
+
 
 LATE = timedelta(seconds=1)
 """How long after the timeout a late answer comes."""
@@ -44,7 +73,7 @@ class Partner:
 
     def fails(self, error: Any) -> Partner:
         """Let it answer with an error."""
-        self.error = _checked("error", error)
+        self.error = error
         return self
 
     def twice(self) -> Partner:
@@ -72,7 +101,7 @@ class Partner:
 
     def part(self, name: str, response: Any = None) -> Partner:
         """Let it answer this part, of several that jobs wait for."""
-        self.parts[name] = self.response if response is None else _checked("response", response)
+        self.parts[name] = self.response if response is None else response
         return self
 
 
@@ -106,22 +135,12 @@ def partner(
     `.never()`, `.part("front")`. A later partner of the same type takes the place of this one, for
     the requests that follow. Raise `InvalidJobTypeError` for a name that no code declares.
     """
-    name, place = name_of("partner", job_type, instance)
+    name, place = named(job_type, instance)
     check_known("partner", name, place)
-    made = Partner(
-        name, _checked("response", response), checked_seconds("partner after", after), place
-    )
+    made = Partner(name, response, after, place)
     _partners[:] = [known for known in _partners if not _is_same(known, made)]
     _partners.append(made)
     return made
-
-
-def _checked(what: str, value: Any) -> Any:
-    """Return what a partner sends; raise `InvalidJobError` where that is not JSON."""
-    try:
-        return to_json(value)
-    except NotJsonError as error:
-        raise InvalidJobError(f"partner: {what} is not JSON: {error}.") from error
 
 
 def _is_same(known: Partner, made: Partner) -> bool:

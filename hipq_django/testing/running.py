@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from math import inf
+from typing import Any
 
 from django.db import connections
 from django.test.testcases import logger  # type: ignore[attr-defined]  # of the stubs
@@ -15,12 +16,12 @@ from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
+from hipq_django.database.transactions import is_aborted
 from hipq_django.database.twins import naming_twin
 from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.validation import MAX_SECONDS, checked_number, id_from
 from hipq_django.engines.rows import set_parents
 from hipq_django.exceptions import HipqError, InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues, find_declared
@@ -35,7 +36,6 @@ from hipq_django.scheduler.executor import execute, undone
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.testing import partners
-from hipq_django.testing.guarding import BrokenTransactionError, guarded
 from hipq_django.transitions.values import Claim, Decided, Failed, Released, Result
 
 TIMEOUT = 60.0
@@ -45,6 +45,10 @@ HEARTBEAT_SECONDS = 86_400
 """There is no heartbeat, and a debugger may keep the test and its transaction open for long."""
 
 MOST_NOTES = 20
+
+
+class BrokenTransactionError(HipqError):
+    """The code of a job went on after an error of the database, in the transaction of a test."""
 
 
 class NotDrainedError(HipqError, TimeoutError):
@@ -104,15 +108,32 @@ class InlineRunner:
 
 
 def _executed(claim: Claim) -> Result:
-    """Execute a claim; what its code breaks in the transaction of the test is rolled back."""
-    with guarded() as broken:
-        result = execute(claim)
+    """Execute a claim; what its code breaks in the transaction of the test is rolled back.
+
+    In production no transaction is open around a job's code, so a statement that fails undoes
+    nothing but itself.
+    """
+    opened = [c for c in connections.all(initialized_only=True) if c.in_atomic_block]
+    savepoints = [(connection, connection.savepoint()) for connection in opened]
+    result = execute(claim)
     try:
+        broken = [c.alias for c, savepoint in savepoints if _is_rolled_back(c, savepoint)]
         if not broken or isinstance(result, Failed | Decided):
             return result
         return undone(claim, _broken(claim, broken[0]))
     finally:
         del result  # as in `_deliver`: its exception knows this frame
+
+
+def _is_rolled_back(connection: Any, savepoint: str | None) -> bool:
+    """End a savepoint; return whether what came after it had to be rolled back."""
+    if connection.closed_in_transaction:
+        return False
+    broken = connection.needs_rollback or is_aborted(connection)
+    connection.needs_rollback = False
+    end = connection.savepoint_rollback if broken else connection.savepoint_commit
+    end(savepoint)
+    return bool(broken)
 
 
 def _broken(claim: Claim, alias: str) -> BrokenTransactionError:
@@ -309,8 +330,7 @@ def run_due_jobs(
     called as well, signals for example, and the jobs that it enqueues run. Raise `NotDrainedError`
     if jobs are still due after `timeout` seconds of real time: one may enqueue itself without end.
     """
-    seconds = checked_timeout("run_due_jobs", timeout)
-    with Session(queues, instance=instance, raise_errors=raise_errors, timeout=seconds) as session:
+    with Session(queues, instance=instance, raise_errors=raise_errors, timeout=timeout) as session:
         session.run_due(commit=commit)
     return session.runner.ran
 
@@ -329,9 +349,8 @@ def immediate(
     never runs. What handlers raise is raised at the end of the block. `enqueue` raises
     `NotDrainedError` if jobs are still due after `timeout` seconds.
     """
-    seconds = checked_timeout("immediate", timeout)
     session = Session(
-        queues, instance=instance, raise_errors=raise_errors, timeout=seconds, verb="immediate"
+        queues, instance=instance, raise_errors=raise_errors, timeout=timeout, verb="immediate"
     )
     with ExitStack() as opened:
         with naming_twin(
@@ -348,7 +367,6 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     What is decided after a failure belongs to it. Limits, throttlers and pauses hold: raise
     `AssertionError`, which says what holds the job, if it did not run.
     """
-    job = checked_job("run_job", job)
     using = job.using
     rows = Job.objects.using(using).filter(pk=job.pk)
     with naming_twin("hipq_django.testing.run_job"):
@@ -369,22 +387,6 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     if not session.runner.ran:
         raise AssertionError(f"{job} did not run: {told(job)}")
     return job
-
-
-def checked_job(verb: str, job: object) -> Job:
-    """Return the job; raise `InvalidJobError` for an id, say, or what Django's tasks return."""
-    if isinstance(job, Job):
-        return job
-    pk = id_from(getattr(job, "id", job))
-    found = "" if pk is None else f", that is hipq_django.get_job({pk})"
-    raise InvalidJobError(
-        f"{verb}: an object of type {type(job).__name__} is no job; give the job{found}."
-    )
-
-
-def checked_timeout(verb: str, timeout: object) -> float:
-    """Return how many seconds something may take."""
-    return checked_number(f"{verb}: timeout", timeout, 0, MAX_SECONDS)
 
 
 def told(job: Job) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,11 +15,11 @@ from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
-from hipq_django.exceptions import InvalidJobError, UnknownOptionError
+from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job, Queue
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
-from hipq_django.testing.running import TIMEOUT, Session, checked_timeout
+from hipq_django.testing.running import TIMEOUT, Session
 
 HELD_STEP, LONGEST_STEP = timedelta(seconds=1), timedelta(minutes=1)
 """How far to go on while due jobs are held back: first, and at most. Nobody knows for how long."""
@@ -39,12 +39,11 @@ def run_for(
     much later. Raise `NotDrainedError` if what is due at one moment takes more seconds than
     `timeout`.
     """
-    seconds = checked_timeout("run_for", timeout)
-    session = Session(instance=instance, raise_errors=raise_errors, timeout=seconds, verb="run_for")
-    length = _length("run_for", duration)
+    session = Session(instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_for")
+    length = timedelta(**duration)
     if length < timedelta():
         raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
-    until = _moved("run_for", clock.now(get_instance(instance).database), length)
+    until = aware_moment("run_for", clock.now(get_instance(instance).database) + length)
     return _run_until(until, session)
 
 
@@ -56,9 +55,8 @@ def run_until(
     timeout: float = TIMEOUT,
 ) -> int:
     """Do the same until a moment, an aware datetime that is not in the past."""
-    seconds = checked_timeout("run_until", timeout)
     session = Session(
-        instance=instance, raise_errors=raise_errors, timeout=seconds, verb="run_until"
+        instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_until"
     )
     until, now = aware_moment("run_until", moment), clock.now(get_instance(instance).database)
     if until < now:
@@ -94,36 +92,12 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
         raise InvalidJobError(f"travel: to={to} and {duration} are given; give one of them.")
     before = clock.shift()
     now = clock.now(get_instance(DEFAULT).database)
-    length = _length("travel", duration)
-    there = _moved("travel", now, length) if to is None else aware_moment("travel", to)
+    there = aware_moment("travel", now + timedelta(**duration) if to is None else to)
     clock.shift(there - now)
     try:
         yield
     finally:
         clock.shift(before - clock.shift())
-
-
-UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
-"""The names of `timedelta`."""
-
-
-def _length(verb: str, duration: Mapping[str, float]) -> timedelta:
-    """Return a time by its units; raise `UnknownOptionError` for one that there is not."""
-    for name in duration:
-        if name not in UNITS:
-            raise UnknownOptionError(verb, name, UNITS)
-    try:
-        return timedelta(**duration)
-    except (TypeError, ValueError, OverflowError) as error:  # no number, not a number, too much
-        raise InvalidJobError(f"{verb}: {dict(duration)!r:.200}: {error}.") from error
-
-
-def _moved(verb: str, now: datetime, length: timedelta) -> datetime:
-    """Return the moment so much later; raise `InvalidJobError` for one that no clock shows."""
-    try:
-        return aware_moment(verb, now + length)
-    except OverflowError as error:
-        raise InvalidJobError(f"{verb}: {length} from {now} is no date; give less.") from error
 
 
 def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
-from django.core.exceptions import SynchronousOnlyOperation
+from django.core.exceptions import FieldError, SynchronousOnlyOperation
 from django.db import connection
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
@@ -77,25 +77,25 @@ def test_what_should_not_be_enqueued_is_shown() -> None:
         testing.refute_enqueued("echo")
 
 
-def test_what_is_not_enqueued_names_the_nearest_jobs_and_what_holds_them(declare: Declare) -> None:
+def test_what_is_not_enqueued_names_the_jobs_of_the_type_and_what_holds_them(
+    declare: Declare,
+) -> None:
     declare("charge", sensitive=["card"])(lambda job: None)
-    for number in range(7):
-        hipq.enqueue("charge", {"card": "4711"}, job_key=f"order-{number}", delay=60)
-    near = hipq.enqueue("charge", {"card": "4711"}, job_key="order-42", priority=5, delay=60)
-    done = hipq.enqueue("charge", {"card": "4711"}, job_key="order-43", priority=6)
+    done = hipq.enqueue("charge", {"card": "4711"}, job_key="order-43")
     testing.run_job(done)
+    waiting = [hipq.enqueue("charge", {"card": "4711"}, delay=60) for _ in range(7)]
 
     with pytest.raises(AssertionError) as caught:
         testing.assert_enqueued("charge", job_key="order-43", priority=5)
 
     first, second, *others = str(caught.value).splitlines()
-    assert first.endswith("with 'charge', job_key='order-43', priority=5; the nearest jobs:")
-    assert second.startswith(f"  {near} {{'card': '•••'}}, priority=5: it is initial. It is sched")
+    assert first.endswith("with 'charge', job_key='order-43', priority=5; jobs of this type:")
+    assert second.startswith(f"  {waiting[0]} {{'card': '•••'}}: it is initial. It is scheduled")
     assert len(others) == 4
     assert "4711" not in str(caught.value)
 
 
-def test_an_ended_job_is_near_if_no_other_is(declare: Declare) -> None:
+def test_an_ended_job_is_named_if_no_other_is(declare: Declare) -> None:
     declare("note")(lambda job: None)
     job = testing.run_job(hipq.enqueue("note", job_key="a"))
 
@@ -103,28 +103,12 @@ def test_an_ended_job_is_near_if_no_other_is(declare: Declare) -> None:
         testing.assert_enqueued("note", job_key="a")
 
 
-def test_a_misspelt_type_is_named_with_the_nearest_one(declare: Declare) -> None:
-    declare("charge_card")(lambda job: None)
-    hipq.enqueue("made_up")
-
-    with pytest.raises(AssertionError, match="'charge_crd', did you mean 'charge_card'"):
-        testing.assert_enqueued("charge_crd")
-    with pytest.raises(AssertionError, match="'mad_up', did you mean 'made_up'"):
-        testing.assert_enqueued("mad_up")
-    with pytest.raises(AssertionError, match="there is no job of type 'charge_card'"):
-        testing.assert_enqueued("charge_card")
-
-
-@pytest.mark.parametrize(
-    "ask", [testing.assert_enqueued, testing.refute_enqueued, testing.enqueued]
-)
-def test_a_misspelt_field_is_named_with_the_nearest_one(ask: Any) -> None:
-    with pytest.raises(hipq.UnknownOptionError, match="'priorty', did you mean 'priority'"):
-        ask("echo", priorty=5)
-    with pytest.raises(hipq.UnknownOptionError, match="'job_dta__name', did you mean 'job_data'"):
-        ask("echo", job_dta__name=5)
+def test_fields_are_asked_for_as_django_names_them() -> None:
     hipq.enqueue("echo", {"name": 1})
+
     assert testing.enqueued("echo", job_data__name=1, queue__name="default", pk__gt=0)
+    with pytest.raises(FieldError, match=r"'priorty' into field\. Choices are: .*priority"):
+        testing.refute_enqueued("echo", priorty=5)
 
 
 def test_a_queue_is_asked_for_by_its_name_as_it_is_given() -> None:
@@ -133,31 +117,22 @@ def test_a_queue_is_asked_for_by_its_name_as_it_is_given() -> None:
     assert testing.assert_enqueued("echo", queue="mail") == job
     assert testing.enqueued("echo", queue=job.queue) == [job]
     testing.refute_enqueued("echo", queue="default")
-    with pytest.raises(
-        AssertionError, match=r"queue='default'; the nearest jobs:\n.* queue='mail'"
-    ):
+    with pytest.raises(AssertionError, match="no job enqueued with 'echo', queue='default'; jobs"):
         testing.assert_enqueued("echo", queue="default")
-
-
-def test_a_value_that_a_field_never_has_is_an_error_that_names_it() -> None:
-    hipq.enqueue("echo")
-
-    said = "jobs with field values: .*'priority' expected a number but got 'high'"
-    with pytest.raises(hipq.InvalidJobError, match=said):
-        testing.assert_enqueued("echo", priority="high")
 
 
 @pytest.mark.parametrize("ask", [testing.refute_enqueued, testing.enqueued, testing.partner])
 def test_a_misspelt_type_is_an_error_where_silence_would_pass_the_test(
-    ask: Any, declare: Declare
+    ask: Any, declare: Declare, settings: Settings
 ) -> None:
+    settings.HIPQ = {"default": {"STRICT": True}}
     declare("charge_card", aliases=["charge"])(lambda job: None)
 
     said = "no code of this process declares job type 'charge_crd', did you mean 'charge_card'"
     with pytest.raises(hipq.InvalidJobTypeError, match=f"^{ask.__name__}: {said}"):
         ask("charge_crd")
-    ask("charge_card")
-    ask("charge")
+    for known in ("charge_card", "charge", "tests.testapp.tasks.tell"):
+        ask(known)
 
 
 def test_names_that_are_for_the_code_of_others_are_not_held_against_this_code(
@@ -169,13 +144,6 @@ def test_names_that_are_for_the_code_of_others_are_not_held_against_this_code(
 
     testing.refute_enqueued("of_others")
     testing.partner("of_others")
-
-
-@pytest.mark.parametrize("job_type", [5, None, len], ids=str)
-def test_what_is_no_job_type_is_refused(job_type: Any) -> None:
-    for ask in (testing.assert_enqueued, testing.refute_enqueued, testing.partner):
-        with pytest.raises(hipq.InvalidJobTypeError, match="is no job type; give its name"):
-            ask(job_type)
 
 
 def test_a_task_is_asked_for_by_itself(declare: Declare) -> None:
@@ -212,9 +180,6 @@ def test_a_task_of_another_instance_is_looked_for_there(
 
         assert testing.assert_enqueued(send) == job
         assert testing.assert_enqueued(send, instance="other") == job
-        settings.HIPQ = {"default": {}, "other": {}, "third": {}}
-        with pytest.raises(hipq.InvalidJobTypeError, match="is of instance 'other', not 'third'"):
-            testing.assert_enqueued(send, instance="third")
     finally:
         forget(send)
 
@@ -233,40 +198,6 @@ def test_a_misspelt_state_is_named_with_the_nearest_one() -> None:
     with pytest.raises(hipq.InvalidJobError, match="state='intial' is none, did you mean 'initial"):
         testing.refute_enqueued("echo", state="intial")
     testing.refute_enqueued("echo", state="initial")
-
-
-@pytest.mark.parametrize("ask", [testing.run_job, testing.assert_finished, testing.assert_waiting])
-def test_what_is_no_job_is_told_how_to_become_one(ask: Any) -> None:
-    tasks: Any = importlib.import_module("tests.testapp.tasks")
-    result = tasks.tell.enqueue(1)
-
-    way_out = rf"no job; give the job, that is hipq_django\.get_job\({result.id}\)\.$"
-    with pytest.raises(
-        hipq.InvalidJobError, match=f"{ask.__name__}: an .* TaskResult is {way_out}"
-    ):
-        ask(result)
-    with pytest.raises(hipq.InvalidJobError, match=f"object of type int is {way_out}"):
-        ask(int(result.id))
-    with pytest.raises(hipq.InvalidJobError, match=r"type NoneType is no job; give the job\.$"):
-        ask(None)
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"after": -5}, r"partner after\(-5\): seconds must be a number from 0"),
-        ({"after": timedelta(minutes=1)}, "seconds must be a number from 0"),
-        ({"response": [{1}]}, r"partner: response is not JSON: \[0\] is of type set"),
-    ],
-    ids=str,
-)
-def test_what_a_partner_cannot_answer_is_refused_at_once(
-    sell: str, values: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(hipq.InvalidJobError, match=said):
-        testing.partner("sell", **values)
-    with pytest.raises(hipq.InvalidJobError, match="partner: error is not JSON"):
-        testing.partner("sell").fails(object())
 
 
 def test_a_misspelt_queue_is_named_with_the_nearest_one(declare: Declare) -> None:
@@ -298,8 +229,6 @@ def test_a_finished_job(declare: Declare) -> None:
         testing.assert_finished(job, result=3)
     with pytest.raises(AssertionError, match="has not failed: it is final, succeeded"):
         testing.assert_finished(job, "failed")
-    with pytest.raises(AssertionError, match="'sucess': give one of cancelled, failed"):
-        testing.assert_finished(job, "sucess")
 
 
 def test_a_job_that_failed_says_why(declare: Declare) -> None:
@@ -641,26 +570,6 @@ def test_naive_moments_are_refused() -> None:
     for call in (testing.run_until, testing.travel(to=datetime(2031, 1, 1)).__enter__):  # noqa: DTZ001 - what is refused
         with pytest.raises(hipq.InvalidJobError, match="aware"):
             call(*([datetime(2031, 1, 1)] if call is testing.run_until else []))  # noqa: DTZ001 - what is refused
-
-
-@pytest.mark.parametrize("verb", ["run_for", "travel"])
-def test_a_time_that_is_none_is_refused(verb: str) -> None:
-    def give(**duration: Any) -> None:
-        if verb == "run_for":
-            testing.run_for(**duration)
-        else:
-            with testing.travel(**duration):
-                raise AssertionError(duration)
-
-    with pytest.raises(hipq.UnknownOptionError, match=rf"{verb}.*'hour'.*'hours'"):
-        give(hour=1)
-    for wrong in ("2", None, float("nan"), float("inf"), 1e300):
-        with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: {{'hours': .*}}: "):
-            give(hours=wrong)
-    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: \d+ days.* is no date; give less"):
-        give(weeks=1e6)
-    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb} 9\d+-.* from 1970 to 9000"):
-        give(days=365 * 7_100)
 
 
 def test_what_is_to_run_until_the_past_is_refused() -> None:
@@ -1024,7 +933,7 @@ def test_a_job_that_does_nothing_asks_little(
     nothing = declare.task("nothing")(lambda: None)
     testing.drain()
     hipq.enqueue_many(nothing.new() for _ in range(100))
-    of_a_job, of_the_rest = 11, 35
+    of_a_job, of_the_rest = 13, 35
 
     with django_assert_max_num_queries(100 * of_a_job + of_the_rest):
         testing.drain()

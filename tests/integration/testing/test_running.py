@@ -16,7 +16,6 @@ import time_machine
 from django.contrib.auth.models import User
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase
-from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -472,24 +471,6 @@ def test_what_a_job_has_written_stays_if_the_database_took_it(declare: Declare) 
         run_due_jobs()
 
     assert User.objects.get().username == "Ada"
-
-
-def test_jobs_whose_code_asks_the_database_nothing_cost_no_savepoint(declare: Declare) -> None:
-    declare("nothing")(lambda job: None)
-    hipq.enqueue("nothing")
-    marks = []
-    with CaptureQueriesContext(connection) as queries, Session() as session:
-        start = session.runner.start
-
-        def count(claims: Any) -> None:
-            before = len(queries)
-            start(claims)
-            marks.append(len(queries) - before)
-
-        session.runner.start = count  # type: ignore[method-assign]  # to count
-        session.run_due()
-
-    assert marks == [0]
 
 
 @pytest.mark.parametrize("retry", [hipq.Never(), hipq.Fixed(60), None])
