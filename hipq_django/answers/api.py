@@ -103,29 +103,14 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     Each does what `complete` or `fail` would do. Return the stored answers in the same order. Raise
     `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
     """
-    if not isinstance(answers, Iterable):
-        raise _no_answer(answers)
     with collector_paused():
-        messages = [_incoming(answer, instance) for answer in answers]
+        messages = [incoming_from(answer, instance) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
     return receive_messages(messages, instance)
 
 
 areceive_many = sync_to_async(receive_many)
-
-
-def _incoming(answer: object, instance: str) -> IncomingAnswer:
-    if isinstance(answer, NewAnswer):
-        return incoming_from(answer, instance)
-    raise _no_answer(answer)
-
-
-def _no_answer(given: object) -> InvalidAnswerError:
-    wanted = "[NewAnswer(job_type, job_key, response=…), …]"
-    return InvalidAnswerError(
-        f"receive_many: an object of type {type(given).__name__} is given; give {wanted}."
-    )
 
 
 def incoming_from(

@@ -15,7 +15,6 @@ from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.exceptions import ConfigurationError, ForgedCallbackError, InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.models.references import shown
 
 _SALT = "hipq_django.callback"
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -125,8 +124,6 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
 
 
 def _checked(job: Job) -> Job:
-    if not isinstance(job, Job):
-        raise TypeError(f"callback_url: {shown(job)} is no Job; write callback_url(job).")
     if job.pk is None:
         raise InvalidJobError("callback_url: the job was never enqueued.")
     return job

@@ -20,8 +20,6 @@ from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
     check_on_conflict,
-    checked_many,
-    checked_new,
     create_following,
     create_many,
     create_member,
@@ -51,7 +49,7 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
     otherwise, all that follow are cancelled.
     """
     builder = Builder(instance, get_job_type, verb="chain")
-    for new in [checked_new(new, "chain") for new in jobs][1:]:
+    for new in jobs[1:]:
         if new.after is not None or new.on is not None:
             raise InvalidJobError(
                 f"chain: {new.job_type} has after= or on= of its own; only the first job of a "
@@ -165,7 +163,7 @@ def _enqueue_collected(jobs: Sequence[NewJob], on_conflict: OnConflict, real: Ba
 
 def add(made: Batch, new: NewJob, on_conflict: OnConflict | None) -> Job:
     """Enqueue a job of a batch; see `Batch.enqueue`."""
-    return create_member(checked_new(new, "batch.enqueue"), on_conflict, made)
+    return create_member(new, on_conflict, made)
 
 
 def add_many(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict) -> list[Job]:
@@ -180,7 +178,7 @@ def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None,
     Raise `InvalidJobError` where one could never be enqueued.
     """
     assert made.collected is not None  # noqa: S101 - for type checkers
-    for new in checked_many(jobs, verb):
+    for new in jobs:
         check_on_conflict(new.job_type, on_conflict, verb)
         made.collected.append((_as_given(new, made.instance), on_conflict))
 
@@ -221,7 +219,6 @@ def _check_callbacks(*callbacks: NewJob | None) -> None:
     for new in callbacks:
         if new is None:
             continue
-        checked_new(new, "batch")
         if new.batch is not None or new.after is not None or new.on is not None:
             raise InvalidJobError(
                 f"batch: {new.job_type}, which follows the batch, has after=, on= or batch= of its "

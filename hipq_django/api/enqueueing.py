@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import isfunction
 from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
@@ -42,7 +41,6 @@ from hipq_django.exceptions import (
     UnknownOptionError,
     nearest_name,
 )
-from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Batch, Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
@@ -70,28 +68,12 @@ def enqueue(
     while it is running). Raise `InvalidJobError` for values that cannot be stored, with nothing
     changed.
     """
-    if not isinstance(job_type, str):
-        _check_not_a_task(job_type)
     for name in options:
         if name not in JOB_OPTIONS:
             known = (*JOB_OPTIONS, "on_conflict", "instance")
             raise UnknownOptionError(f"enqueue {job_type!r:.200}", name, known)
     new = NewJob(job_type, {} if job_data is None else job_data, **options)
     return enqueue_new(new, on_conflict=on_conflict, instance=instance)
-
-
-def _check_not_a_task(given: Any) -> None:
-    """Refuse what has an `enqueue` of its own, or would have if it were declared."""
-    if isinstance(given, Declaration):
-        what = f"the declaration of {given.name!r}; call {given.function_name}.enqueue(…)"
-    elif hasattr(given, "enqueue"):  # of django.tasks, or of another queue
-        what = f"an object of type {type(given).__name__}; call its own enqueue(…)"
-    elif isfunction(given):
-        name = given.__name__
-        what = f"the function {name}; declare it with @hipq.task and call {name}.enqueue(…)"
-    else:
-        return
-    raise InvalidJobError(f"enqueue: job_type is {what}.")
 
 
 def enqueue_new(
@@ -196,7 +178,7 @@ def create_many(jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builde
         raise InvalidJobError(
             f"{builder.verb}: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
-    return _enqueue_many(checked_many(jobs, str(builder.verb)), on_conflict, builder)
+    return _enqueue_many(list(jobs), on_conflict, builder)
 
 
 def create_member(new: NewJob, on_conflict: OnConflict | None, batch: Batch) -> Job:
@@ -373,25 +355,3 @@ def check_on_conflict(job_type: str, on_conflict: object, verb: str = "enqueue")
         raise InvalidJobError(
             f"{verb} {job_type!r:.200}: on_conflict {on_conflict!r} is unknown{near}"
         )
-
-
-def checked_many(jobs: object, verb: str) -> list[NewJob]:
-    """Return the new jobs of an iterable; raise `InvalidJobError` if one is none."""
-    if isinstance(jobs, Iterable):
-        return [checked_new(new, verb) for new in jobs]
-    is_async = isinstance(jobs, AsyncIterable)
-    way_out = "[new async for new in …]" if is_async else "[task.new(…), …]"
-    raise InvalidJobError(
-        f"{verb}: an object of type {type(jobs).__name__} is no list of jobs; give {way_out}."
-    )
-
-
-def checked_new(new: object, verb: str) -> NewJob:
-    if isinstance(new, NewJob):
-        return new
-    if verb == "chain" and isinstance(new, list | tuple):
-        raise InvalidJobError(f"chain: a {type(new).__name__} is given; write chain(*jobs).")
-    raise InvalidJobError(
-        f"{verb}: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
-        "NewJob(job_type, job_data, …), and for a task of django.tasks hipq_django.new(task, …)."
-    )

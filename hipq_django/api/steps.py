@@ -59,16 +59,6 @@ def _checked_name(name: object) -> str:
     )
 
 
-def checked_function(name: object, function: object) -> Callable[..., Any]:
-    """Return what a step calls; raise `InvalidJobError` if that is no function."""
-    if callable(function):
-        return function
-    raise InvalidJobError(
-        f"step {name!r:.250}: {function!r:.100} is no function; give one, and its arguments after "
-        "it: job.step(name, function, 1, 2)."
-    )
-
-
 def _called(value: Any, name: str) -> Any:
     if inspect.iscoroutine(value):
         value.close()

@@ -301,8 +301,6 @@ def _declared_ports(
 
 def _of_function(name: str, function: Any, outs: Sequence[str]) -> type[Component]:
     """Return the class of a function: its parameters are in-ports, its result goes out."""
-    if not callable(function) or not hasattr(function, "__qualname__"):
-        raise InvalidJobTypeError(f"component {name!r}: {function!r} is no class and no function.")
     _check_function(name, function)
     names: list[str] = []
     members: dict[str, Any] = {}

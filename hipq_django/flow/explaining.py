@@ -17,7 +17,6 @@ from hipq_django.database import clock
 from hipq_django.database.lookups import literal_in
 from hipq_django.database.twins import naming_twin
 from hipq_django.domain.reasons import Reason
-from hipq_django.flow.family import checked_node
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Message, Node, NodePort, StagedJob
 from hipq_django.flow.models.node import deleted
@@ -40,7 +39,6 @@ def explain(node: Node) -> list[Reason]:
     Empty for a node whose run the next pass of a worker will start, and for one that is running.
     Raise `NodeDeletedError`.
     """
-    checked_node("flow.explain", node)
     row = with_unread(with_status(Node.objects.using(node.using).row_of(node))).first()
     if row is None:
         raise deleted(node)

@@ -75,21 +75,12 @@ def checked_child_name(name: object) -> str:
     raise FamilyError(f"child name {name!r:.100}: give a text of 1 to {MAX_NAME_CHARS} characters.")
 
 
-def checked_node(verb: str, node: object) -> Node:
-    """Return what a verb needs a node for; raise `FamilyError` if it is none."""
-    if isinstance(node, Node):
-        return node
-    raise FamilyError(f"{verb}: {node!r:.100} is no node; give one, as flow.get(…) returns it.")
-
-
-def checked_kin(verb: str, own: Node, node: object) -> Node:
-    """Do the same; raise `FamilyError` also for a node of another instance than `own`."""
-    other = checked_node(verb, node)
+def check_kin(verb: str, own: Node, other: Node) -> None:
+    """Raise `FamilyError` for a node of another instance than `own`."""
     if other.instance != own.instance:
         raise FamilyError(
             f"{verb}: {other} is of instance {other.instance!r}, and {own} of {own.instance!r}."
         )
-    return other
 
 
 def check_depth(parent: Node, height: int) -> None:
@@ -128,7 +119,7 @@ def become_parent(parent: Node, orphan: Node, name: str) -> None:
     both are locked in the order of their ids, and that is looked at again.
     """
     checked = checked_child_name(name)
-    checked_kin("adopt", parent, orphan)
+    check_kin("adopt", parent, orphan)
     using = parent.using
     with write_transaction(using):
         root = ancestors_of(parent)[-1]

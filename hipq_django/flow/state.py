@@ -71,11 +71,6 @@ class State(StateValues):
 
         Nobody else changes them meanwhile.
         """
-        if not callable(function):
-            raise InvalidPortError(
-                f"state.change({function!r:.100}): give a function, which is called with a dict "
-                "of all values and returns one; or use state.set."
-            )
         return self._write(lambda state: checked_state(function(state)))
 
     get = StateValues.get  # its own, so that it names its twin

@@ -10,9 +10,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.twins import naming_twin
-from hipq_django.domain.validation import MAX_SECONDS, checked_number
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.family import checked_node
 from hipq_django.flow.models import Node
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.runs import dispatching
@@ -30,7 +28,7 @@ class NotDrainedError(FlowError, running.NotDrainedError):
 @naming_twin("flow.testing.due")
 def due(node: Node) -> int:
     """Return how many runs of a node are due: 0 or 1."""
-    if not checked_node("due", node).exists():
+    if not node.exists():
         raise deleted(node)
     dispatching.dispatch(get_instance(node.instance))
     rows = Job.objects.using(node.using).live().filter(job_type__kind="flow.component")
@@ -44,8 +42,7 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
     Return how many runs and jobs there were. What code raised is raised at the end, unless
     `errors` is False. Raise `NotDrainedError` if that takes more seconds than `timeout`.
     """
-    seconds = checked_number("timeout", timeout, 0, MAX_SECONDS)
-    session = Session(instance=instance, raise_errors=errors, timeout=seconds)
+    session = Session(instance=instance, raise_errors=errors, timeout=timeout)
     with ExitStack() as opened:
         with naming_twin("flow.testing.drain"):  # not what the code of nodes raises
             opened.enter_context(session)
@@ -53,7 +50,7 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
             session.run_due()
         except running.NotDrainedError as error:
             raise NotDrainedError(
-                f"drain: nodes still had something to do after {seconds:g} seconds; does a ring "
+                f"drain: nodes still had something to do after {timeout:g} seconds; does a ring "
                 "of them never end?"
             ) from error
     return session.runner.ran
@@ -62,7 +59,7 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
 def run_inline(node: Node, *, errors: bool = True, queue: bool = True) -> Node:
     """Run a node once; with `queue=False` only if something has woken it. Return it."""
     with naming_twin("flow.testing.run_inline"):  # not what its code raises
-        job = _job_of(checked_node("run_inline", node), queue=queue)
+        job = _job_of(node, queue=queue)
     if job is not None:
         run_job(job, raise_errors=errors)
     return node

@@ -568,9 +568,9 @@ class Job(Row):
         job's database counts exactly once. Raise `StaleAttemptError`, with nothing stored, if
         the attempt is over.
         """
-        from hipq_django.api.steps import checked_function, step  # they stand above the models
+        from hipq_django.api.steps import step  # they stand above the models
 
-        call = partial(checked_function(name, function), *args, **more)
+        call = partial(function, *args, **more)
         return step(self, name, call, atomic=atomic)
 
     async def astep(
@@ -580,9 +580,9 @@ class Job(Row):
 
         What is `atomic` is called in a thread, and is no `async def`.
         """
-        from hipq_django.api.steps import astep, checked_function  # they stand above the models
+        from hipq_django.api.steps import astep  # they stand above the models
 
-        call = partial(checked_function(name, function), *args, **more)
+        call = partial(function, *args, **more)
         return await astep(self, name, call, atomic=atomic)
 
     @naming_twin("job.gather")

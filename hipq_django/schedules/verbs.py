@@ -252,15 +252,9 @@ def _is_in_code(name: str, instance: str) -> bool:
     return any(name in declared.schedules for declared in get_all_declared(instance))
 
 
-def checked(name: object, new: object, instance: str) -> dict[str, Any]:
+def checked(name: object, new: NewJob, instance: str) -> dict[str, Any]:
     """Return what is stored of the job; its values are checked as for an enqueue."""
     checked_schedule_name(name)
-    if not isinstance(new, NewJob):
-        raise InvalidScheduleError(
-            f"schedule {name!r}: an object of type {type(new).__name__} is not a NewJob; give "
-            "task.new(…) or NewJob(job_type, job_data, …), and for a task of django.tasks "
-            "hipq_django.new(task, …)."
-        )
     given = {option: getattr(new, option) for option in JOB_OPTIONS}
     for option in _NOT_OF_SCHEDULES:
         if given.pop(option) is not None:

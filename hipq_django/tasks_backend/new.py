@@ -8,7 +8,6 @@ from typing import Any
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.serialization import to_json
 from hipq_django.exceptions import ArgumentsError
-from hipq_django.job_types.declaration import Declaration
 
 
 def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
@@ -22,11 +21,6 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
     from hipq_django.tasks_backend.backend import HipqBackend
     from hipq_django.tasks_backend.names import InvalidTask, Task
 
-    if isinstance(task, Declaration):
-        raise ArgumentsError(
-            f"new: the declaration of {task.name!r} is no task of django.tasks; call "
-            f"{task.function_name}.new(…)."
-        )
     if not isinstance(task, Task) or not isinstance(backend := task.get_backend(), HipqBackend):
         raise ArgumentsError(
             f"new: {task!r:.200} is no task of a backend of hipq_django; of a task that "

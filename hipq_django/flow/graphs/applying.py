@@ -26,7 +26,7 @@ from hipq_django.flow.exceptions import (
     GraphError,
     UnknownPortError,
 )
-from hipq_django.flow.family import become_parent, checked_node
+from hipq_django.flow.family import become_parent
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.locking import (
@@ -55,8 +55,6 @@ def check(
 
     `only_public`: for one from outside. `node`: the graph that is to be as it says.
     """
-    if node is not None:
-        checked_node("flow.check", node)
     found = problems_of(spec, facts_of(instance if node is None else node.instance, node))
     errors = errors_of(found)
     places = {problem.path for problem in errors}

@@ -12,7 +12,7 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.flow.aliases import Aliases, checked_alias
 from hipq_django.flow.creating import check_given
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.family import checked_child_name, checked_kin
+from hipq_django.flow.family import check_kin, checked_child_name
 from hipq_django.flow.graphs.applying import checked_change
 from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
@@ -26,18 +26,18 @@ RELATIVE = "relative"
 """How it is noted that something is done to a relative: its id, the verb and what that is given."""
 
 
-def adopted(parent: Node, orphan: object, name: str) -> tuple[list[Any], dict[str, Any]]:
+def adopted(parent: Node, orphan: Node, name: str) -> tuple[list[Any], dict[str, Any]]:
     """Return what is noted of a child that is to be taken."""
-    node = checked_kin("adopt", parent, orphan)
-    return [node.pk, checked_child_name(name)], _which(node)
+    check_kin("adopt", parent, orphan)
+    return [orphan.pk, checked_child_name(name)], _which(orphan)
 
 
 def disowned(parent: Node, child: Node | str) -> tuple[list[Any], dict[str, Any]]:
     """Return what is noted of a child that is to be let go, which may be its name."""
     if isinstance(child, str):
         return [child], {}
-    node = checked_kin("disown", parent, child)
-    return [node.pk], _which(node)
+    check_kin("disown", parent, child)
+    return [child.pk], _which(child)
 
 
 def _which(node: Node) -> dict[str, Any]:

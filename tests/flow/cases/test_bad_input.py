@@ -217,17 +217,9 @@ OF_STATES: dict[str, Call] = {
 }  # fmt: skip
 
 OF_RUNS: dict[str, Call] = {
-    "adopt": (
-        lambda run, bad: run.adopt(bad, "a"),
-        flow.FamilyError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow.get",
-    ),
     "adopt as": (
         lambda run, bad: run.adopt(run.node, bad),
         flow.FamilyError, [None, 5, [], {}, -1], "give a text of 1 to 200 characters",
-    ),
-    "disown": (
-        lambda run, bad: run.disown(bad),
-        flow.FamilyError, [None, 5, [], {}, -1], "is no node; give one, as flow.get",
     ),
     "each": (
         lambda run, bad: list(run.each(bad)),
@@ -237,17 +229,9 @@ OF_RUNS: dict[str, Call] = {
         lambda run, bad: run.inputs[bad],
         flow.UnknownPortError, [None, 5, [], ["x"], {}, -1], "use letters a to z, digits and _",
     ),
-    "step": (
-        lambda run, bad: run.step("a", bad),
-        hipq.InvalidJobError, [None, "x", 5, [], {}, -1], "is no function; give one, and its",
-    ),
 }  # fmt: skip
 
 OF_NODES: dict[str, Call] = {
-    "adopt": (
-        lambda node, bad: node.adopt(bad, "a"),
-        flow.FamilyError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow.get",
-    ),
     "set_ports": (
         lambda node, bad: node.set_ports(inputs=bad),
         flow.FlowError, ["x", 5, [], -1], '; give a dict, {"order": {"default": 1}}',
@@ -260,10 +244,6 @@ OF_NODES: dict[str, Call] = {
         lambda node, bad: node.lock(1, retry_delay=bad),
         hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
     ),
-    "state.change": (
-        lambda node, bad: node.state.change(bad),
-        flow.InvalidPortError, [None, "x", 5, [], {}, -1], "give a function, which is called",
-    ),
     "state.change to": (
         lambda node, bad: node.state.change(lambda _: bad),
         flow.InvalidPortError, [None, "x", 5, [], -1], "give values by their names",
@@ -271,13 +251,6 @@ OF_NODES: dict[str, Call] = {
 }  # fmt: skip
 
 OF_FLOWS: dict[str, Call] = {
-    "explain": (
-        flow.explain, flow.FlowError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow",
-    ),
-    "check": (
-        lambda bad: flow.check({"nodes": {}}, node=bad),
-        flow.FlowError, ["x", 5, [], {}, -1], "is no node; give one, as flow.get",
-    ),
     "group": (
         lambda bad: flow.group(log=bad).__enter__(),
         flow.FlowError, ["x", 5, [], {}, -1], "give True or False",
@@ -289,12 +262,6 @@ OF_FLOWS: dict[str, Call] = {
     "start in": (
         lambda bad: flow.start("t.double", instance=bad),
         hipq.ConfigurationError, [None, "x", 5, [], {}, -1], "HIPQ has no instance",
-    ),
-    "due": (testing.due, flow.FlowError, [None, "x", 5, [], {}, -1], "is no node; give one"),
-    "run_inline": (testing.run_inline, flow.FlowError, [None, "x", 5, [], {}], "is no node; give"),
-    "drain": (
-        lambda bad: testing.drain(timeout=bad),
-        hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
     ),
 }  # fmt: skip
 
@@ -349,8 +316,6 @@ def test_what_runs_are_not_given(call: Call, script: Script) -> None:
 
 
 OF_RELATIVES: dict[str, Call] = {
-    "adopt": OF_NODES["adopt"],
-    "disown": (lambda child, bad: child.disown(bad), *OF_RUNS["disown"][1:]),
     "set_ports": OF_NODES["set_ports"],
     "state.set": (lambda child, bad: child.state.set(bad), *OF_STATES["set"][1:]),
     "state.unset": (lambda child, bad: child.state.unset(bad), *OF_STATES["unset"][1:]),

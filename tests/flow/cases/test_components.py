@@ -55,11 +55,6 @@ def test_a_class_without_perform_is_no_component(code: type) -> None:
         flow.component("t.wrong")(code)
 
 
-def test_what_is_no_code_is_no_component() -> None:
-    with pytest.raises(hipq.InvalidJobTypeError, match="5 is no class and no function"):
-        flow.component("t.wrong")(5)
-
-
 async def yields_later(x: Any) -> Any:
     yield x
 

@@ -426,13 +426,6 @@ def test_no_repr_holds_data(charge: Charge) -> None:
     assert shows_nothing(str(shown))
 
 
-def test_what_is_not_a_new_job_is_not_quoted() -> None:
-    with pytest.raises(hipq.InvalidJobError) as caught:
-        hipq.enqueue_many([{"job_type": "charge", "job_data": DATA}])  # type: ignore[list-item]  # what is refused
-
-    assert shows_nothing(str(caught.value))
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_receiver_that_quotes_the_data_is_masked(
     charge: Charge, caplog: pytest.LogCaptureFixture

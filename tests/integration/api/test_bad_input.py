@@ -15,7 +15,6 @@ from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, Unkno
 from hipq_django.models import Answer, Job, JobType, Queue
 from tests.declaring import Declare
 from tests.running import run_due_jobs
-from tests.testapp import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -66,40 +65,6 @@ def test_a_type_without_a_usable_name_is_refused(name: Any) -> None:
     with pytest.raises(hipq.InvalidJobError, match="1 to 200 printable characters"):
         hipq.enqueue(name)
 
-    assert rows() == [0, 0, 0, 0]
-
-
-def test_a_declaration_in_the_place_of_its_name_is_refused_with_the_way_out(
-    declare: Declare,
-) -> None:
-    def send_invoice(order_id: int) -> None: ...
-
-    def charge_card(job: Job) -> None: ...
-
-    for declared in (declare("bank.charge")(charge_card), declare.task("invoice")(send_invoice)):
-        with pytest.raises(hipq.InvalidJobError) as raised:
-            hipq.enqueue(declared, {"a": 1}, prio=1)  # type: ignore[arg-type, call-arg]  # what is refused
-
-        assert str(raised.value) == (
-            f"enqueue: job_type is the declaration of {declared.name!r}; call "
-            f"{declared.handler.__name__}.enqueue(…)."
-        )
-    assert rows() == [0, 0, 0, 0]
-
-
-def test_a_task_or_function_in_the_place_of_a_name_is_refused_with_the_way_out() -> None:
-    with pytest.raises(hipq.InvalidJobError) as of_django:
-        hipq.enqueue(tasks.add)  # type: ignore[arg-type]  # what is refused
-    with pytest.raises(hipq.InvalidJobError) as of_nobody:
-        hipq.enqueue(rows)  # type: ignore[arg-type]  # what is refused
-
-    assert str(of_django.value) == (
-        "enqueue: job_type is an object of type HipqTask; call its own enqueue(…)."
-    )
-    assert str(of_nobody.value) == (
-        "enqueue: job_type is the function rows; declare it with @hipq.task and call "
-        "rows.enqueue(…)."
-    )
     assert rows() == [0, 0, 0, 0]
 
 

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.exceptions import HipqError, InvalidJobTypeError, UnknownOptionError
-from hipq_django.models import Answer, Job
+from hipq_django.models import Job
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -20,57 +19,6 @@ pytestmark = pytest.mark.django_db
 
 async def new_jobs() -> AsyncIterator[hipq.NewJob]:
     yield hipq.NewJob("echo")
-
-
-def in_batch(jobs: Any) -> None:
-    with hipq.batch() as made:
-        made.enqueue_many(jobs)
-
-
-async def in_abatch(jobs: Any) -> None:
-    async with hipq.abatch() as made:
-        await made.aenqueue_many(jobs)
-
-
-@pytest.mark.parametrize(
-    ("verb", "enqueue"),
-    [
-        ("enqueue_many", hipq.enqueue_many),
-        ("enqueue_many", async_to_sync(hipq.aenqueue_many)),
-        ("batch.enqueue_many", in_batch),
-        ("batch.aenqueue_many", async_to_sync(in_abatch)),
-    ],
-    ids=["enqueue_many", "aenqueue_many", "batch", "abatch"],
-)
-@pytest.mark.parametrize(
-    ("jobs", "wanted"),
-    [
-        (
-            lambda: hipq.NewJob("echo"),
-            r"type NewJob is no list of jobs; give \[task\.new\(…\), …\]",
-        ),
-        (new_jobs, r"type async_generator is no list of jobs; give \[new async for new in …\]"),
-    ],
-    ids=["one", "async"],
-)
-def test_what_is_no_list_of_jobs(
-    verb: str, enqueue: Callable[[Any], object], jobs: Callable[[], Any], wanted: str
-) -> None:
-    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: an object of {wanted}"):
-        enqueue(jobs())
-
-    assert not Job.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("answers", "kind"), [([1], "int"), (1, "int"), ([hipq.NewJob("echo")], "NewJob")]
-)
-def test_what_is_no_answer(answers: Any, kind: str) -> None:
-    said = rf"^receive_many: an object of type {kind} is given; give \[NewAnswer\("
-    with pytest.raises(hipq.InvalidAnswerError, match=said):
-        hipq.receive_many(answers)
-
-    assert not Answer.objects.exists()
 
 
 @pytest.mark.parametrize("join", ["union", "intersection", "difference"])

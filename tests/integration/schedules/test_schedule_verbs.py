@@ -124,7 +124,6 @@ def test_new_data_keep_the_next_time_and_new_times_count_from_now(
     [
         ("", ECHO, HOURLY, "give text of 1 to 200 printable characters"),
         (7, ECHO, HOURLY, "give text of 1 to 200"),
-        ("s", "echo", HOURLY, "an object of type str is not a NewJob; give task.new"),
         ("s", hipq.NewJob("echo", delay=5), HOURLY, "delay= is not for jobs of schedules"),
         ("s", hipq.NewJob("echo", after=[1]), HOURLY, "after= is not for jobs of schedules"),
         ("s", hipq.NewJob("echo", priority="high"), HOURLY, "priority 'high'"),  # type: ignore[arg-type]  # what is refused

@@ -751,17 +751,6 @@ def test_new_says_what_does_not_fit(make: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_new_says_which_new_a_task_of_ours_has(declare: Declare) -> None:
-    ours = declare.task("shop.moved")(_moved)
-
-    with pytest.raises(ArgumentsError) as caught:
-        hipq.new(ours, "old")
-
-    assert str(caught.value) == (
-        "new: the declaration of 'shop.moved' is no task of django.tasks; call _moved.new(…)."
-    )
-
-
 def rename_tell(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give the task `tell` another path, and keep the former as an alias."""
     forget()
