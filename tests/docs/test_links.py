@@ -32,7 +32,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
 
 
 def test_every_name_of_the_package_exists() -> None:
-    known = {*hipq.__all__, *(name.removeprefix("hipq.") for name in PERMISSIONS)}
+    known = {*dir(hipq), *(name.removeprefix("hipq.") for name in PERMISSIONS)}
     unknown = [
         f"{document.path.name}: {name}"
         for document in DOCUMENTS
