@@ -35,7 +35,6 @@ from hipq_django.api.enqueueing import (
 )
 from hipq_django.api.finishing import finishing as finishing
 from hipq_django.api.many import (
-    ManyResult as ManyResult,
     acancel_many as acancel_many,
     arequeue_many as arequeue_many,
     arun_now_many as arun_now_many,
@@ -43,6 +42,7 @@ from hipq_django.api.many import (
     requeue_many as requeue_many,
     run_now_many as run_now_many,
 )
+from hipq_django.api.pages import ManyResult as ManyResult
 from hipq_django.api.reporting import (
     aextend as aextend,
     aprogress as aprogress,

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from hipq_django.api.building import Builder, stored_data
-from hipq_django.api.control import PAGE_SIZE, cancel_page
+from hipq_django.api.control import cancel_page
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
@@ -24,6 +24,7 @@ from hipq_django.api.enqueueing import (
     create_many,
     create_member,
 )
+from hipq_django.api.pages import PAGE_SIZE, in_pages
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -207,7 +208,7 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     jobs = Job.objects.using(using)
     for rows in (jobs.then_of(row), jobs.live().filter(batch=row)):
         while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE_SIZE]):
-            cancelled += cancel_page(ids, said, using)
+            cancelled += in_pages([ids], partial(cancel_page, said), using).done
     return cancelled
 
 

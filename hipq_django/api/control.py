@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
 
 from hipq_django import transitions
 from hipq_django.answers.cancelling import cancel_with_reason
+from hipq_django.api.pages import PAGE_SIZE, cut, in_pages
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.dependencies.following import drop_needs
-from hipq_django.domain.states import WAITING
+from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment, checked_priority, checked_reason
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
-
-PAGE_SIZE = 300
-"""How many jobs are cancelled in one transaction."""
 
 
 @verb
@@ -54,23 +53,21 @@ def cancel(
 
 
 def _cancel_descendants(job: Job, reason: str) -> None:
-    """Cancel the live jobs below a job, level by level; each page is a transaction of its own."""
+    """Cancel the live jobs below a job, level by level."""
     using, parents = job.using, [job.pk]
     while parents:
         children = Job.objects.using(using).filter(parent__in=parents[:PAGE_SIZE])
-        ids = list(children.values_list("pk", flat=True))
-        for start in range(0, len(ids), PAGE_SIZE):
-            cancel_page(ids[start : start + PAGE_SIZE], reason, using)
-        parents = [*parents[PAGE_SIZE:], *ids]
+        states = dict(children.values_list("pk", "state"))
+        live = [pk for pk, state in states.items() if state != State.FINAL]
+        in_pages(cut(live), partial(cancel_page, reason), using)
+        parents = [*parents[PAGE_SIZE:], *states]
 
 
-def cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
-    """Cancel those of the jobs that are still live, in one transaction; return how many."""
-    page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
-    with write_transaction(using):
-        jobs = list(locked(page.order_by("pk")))
-        cancel_with_reason(jobs, reason, using)
-    return len(jobs)
+def cancel_page(reason: str, page: Sequence[Job], using: str) -> dict[int, str]:
+    """Cancel the live jobs of a page; return why the others were skipped, by their ids."""
+    reasons = {job.pk: f"it is final ({job.outcome})" for job in page if job.is_final}
+    cancel_with_reason([job for job in page if job.pk not in reasons], reason, using)
+    return reasons
 
 
 @verb

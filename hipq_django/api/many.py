@@ -6,10 +6,8 @@ continues it and does nothing twice: a job that was requeued knows its successor
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -17,13 +15,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from hipq_django import transitions
-from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.api.control import cancel_page
 from hipq_django.api.enqueueing import announce_new
 from hipq_django.api.keys import holders, places_of, under_key
+from hipq_django.api.pages import ManyResult, Perform, in_pages, pages_of
 from hipq_django.api.requeueing import copy_of_final, hold_again, link_again
 from hipq_django.database import clock
-from hipq_django.database.locks import locked
-from hipq_django.database.transactions import check_commits, write_transaction
+from hipq_django.database.transactions import check_commits
 from hipq_django.database.twins import has_twin
 from hipq_django.dependencies.following import drop_needs
 from hipq_django.domain.serialization import error_of
@@ -31,23 +29,6 @@ from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-
-PAGE_SIZE = 300
-
-
-@dataclass(frozen=True, slots=True)
-class ManyResult:
-    """How many jobs were done, and why the others were skipped.
-
-    `skipped` has the number of skipped jobs for each reason.
-    """
-
-    done: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        parts = [f"{count:,} skipped ({reason})" for reason, count in self.skipped.items()]
-        return ", ".join([f"{self.done:,} done", *parts])
 
 
 @has_twin
@@ -63,13 +44,13 @@ def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     def perform(page: Sequence[Job], using: str) -> dict[int, str]:
         return _requeue(page, using, before(using))
 
-    return _in_pages(jobs, "requeue_many", perform)
+    return _do(jobs, "requeue_many", perform)
 
 
 @has_twin
 def cancel_many(jobs: QuerySet[Job]) -> ManyResult:
     """Make each live job of a queryset final with the outcome cancelled; see `cancel`."""
-    return _in_pages(jobs, "cancel_many", _cancel)
+    return _do(jobs, "cancel_many", partial(cancel_page, "Cancelled"))
 
 
 @has_twin
@@ -78,7 +59,7 @@ def run_now_many(jobs: QuerySet[Job]) -> ManyResult:
 
     Jobs are skipped if they are not waiting, or if they are due already.
     """
-    return _in_pages(jobs, "run_now_many", _run_now)
+    return _do(jobs, "run_now_many", _run_now)
 
 
 arequeue_many = sync_to_async(requeue_many)
@@ -86,10 +67,8 @@ acancel_many = sync_to_async(cancel_many)
 arun_now_many = sync_to_async(run_now_many)
 
 
-def _in_pages(
-    jobs: QuerySet[Job], name: str, perform: Callable[[Sequence[Job], str], dict[int, str]]
-) -> ManyResult:
-    """Lock page after page; `perform` does what is possible and gives the reasons for the rest."""
+def _do(jobs: QuerySet[Job], name: str, perform: Perform) -> ManyResult:
+    """Check what the caller of a verb gives, and do it to all jobs that nobody else has locked."""
     if not (isinstance(jobs, QuerySet) and jobs.model is Job):
         raise InvalidJobError(
             f"{name}: an object of type {type(jobs).__name__} is not a queryset of jobs; give "
@@ -102,17 +81,7 @@ def _in_pages(
         )
     using = _database_of(jobs)
     check_commits(using)
-    done, skipped = 0, Counter[str]()
-    for ids in _pages(jobs.using(using)):
-        with write_transaction(using):
-            rows = Job.objects.using(using).filter(pk__in=ids).order_by("pk")
-            rows = rows.select_related("queue", "job_type")
-            page = list(locked(rows, skip_locked=True))
-            reasons = perform(page, using)
-        done += len(page) - len(reasons)
-        skipped.update(reasons.values())
-        skipped.update({_LOCKED: len(ids) - len(page)} if len(page) < len(ids) else {})
-    return ManyResult(done, dict(skipped))
+    return in_pages(pages_of(jobs.using(using)), perform, using, skip_locked=True)
 
 
 def _database_of(jobs: QuerySet[Job]) -> str:
@@ -120,28 +89,6 @@ def _database_of(jobs: QuerySet[Job]) -> str:
     writing: Any = jobs.all()
     writing._for_write = True  # as Django's own update() does
     return str(writing.db)
-
-
-_LOCKED = "another transaction has locked it, or it was pruned"
-
-
-def _pages(jobs: QuerySet[Job]) -> Iterator[list[int]]:
-    """Yield the ids page by page, in their order; jobs created meanwhile are not included.
-
-    Of a sliced queryset they are read at once.
-    """
-    if jobs.query.is_sliced:
-        chosen = sorted(jobs.values_list("pk", flat=True))
-        for start in range(0, len(chosen), PAGE_SIZE):
-            yield chosen[start : start + PAGE_SIZE]
-        return
-    ids = jobs.values_list("pk", flat=True)
-    last, end = 0, ids.order_by("-pk").first() or 0
-    while last < end:
-        rest = ids.order_by("pk").filter(pk__gt=last, pk__lte=end).distinct()
-        page = list(rest[:PAGE_SIZE])
-        yield page
-        last = page[-1] if page else end
 
 
 def _is(state: State) -> str:
@@ -195,16 +142,6 @@ def _with_taken_keys(copies: Mapping[int, Job], using: str) -> set[int]:
         else:
             found.add(pk)
     return found
-
-
-# Cancel
-
-
-def _cancel(page: Sequence[Job], using: str) -> dict[int, str]:
-    reasons = {job.pk: f"it is final ({job.outcome})" for job in page if job.is_final}
-    live = [job for job in page if not job.is_final]
-    cancel_locked(live, "Cancelled", using)
-    return reasons
 
 
 # Run now

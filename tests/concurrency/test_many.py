@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.api import many
-from hipq_django.api.many import ManyResult
+from hipq_django.api import pages
+from hipq_django.api.pages import ManyResult
 from hipq_django.database.locks import locked
 from hipq_django.models import Job
 from tests.concurrency.sessions import Session, errors_of, run_together
@@ -23,7 +23,7 @@ BEGINS = {"requeue_many": "final", "cancel_many": "initial", "run_now_many": "in
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "PAGE_SIZE", 3)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 3)
 
 
 def jobs(number: int, state: str) -> list[Job]:

@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.answers.cancelling import cancel_locked
-from hipq_django.api import batches, control, many
+from hipq_django.api import batches, pages
 from hipq_django.conf.instances import get_instance
 from hipq_django.dependencies import needs
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
@@ -726,15 +726,14 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
 ) -> None:
     with hipq.batch() as batch:
         batch.enqueue_many([step.using(delay=60).new(name) for name in "abcd"])
-    cancel_page = control.cancel_page
 
-    def end_first(ids: Any, *given: Any) -> int:
+    def end_first(ids: Any, *given: Any) -> pages.ManyResult:
         monkeypatch.undo()
-        Job.objects.filter(pk__in=ids).delete()
-        return cancel_page(ids, *given)
+        Job.objects.filter(pk__in=ids[0]).delete()
+        return pages.in_pages(ids, *given)
 
     monkeypatch.setattr(batches, "PAGE_SIZE", 2)
-    monkeypatch.setattr(batches, "cancel_page", end_first)
+    monkeypatch.setattr(batches, "in_pages", end_first)
 
     assert hipq.cancel_batch(batch) == 2
     assert not batch.jobs.exclude(outcome="cancelled").exists()
@@ -982,7 +981,7 @@ def test_a_requeued_job_follows_what_was_requeued_before_it(
 def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
     step: Any, monkeypatch: pytest.MonkeyPatch, *, succeeds: bool, page_size: int
 ) -> None:
-    monkeypatch.setattr(many, "PAGE_SIZE", page_size)
+    monkeypatch.setattr(pages, "PAGE_SIZE", page_size)
     jobs = hipq.chain(step.new("a"), step.new("b"), step.new("c"))
     if not succeeds:
         hipq.cancel(jobs[0])

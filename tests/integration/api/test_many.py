@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.api import many
+from hipq_django.api import pages
 from hipq_django.database import clock
 from hipq_django.domain.states import WAITING, State
 from hipq_django.models import Answer, Job
@@ -34,7 +34,7 @@ ALL = Job.objects.all
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of three, so that few jobs make several."""
-    monkeypatch.setattr(many, "PAGE_SIZE", 3)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 3)
 
 
 def finals(number: int, **values: Any) -> list[Job]:
@@ -225,7 +225,7 @@ def told() -> Iterator[list[int]]:
 def test_a_call_that_broke_off_anywhere_is_made_again_and_does_nothing_twice(
     verb: str, told: list[int], monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    monkeypatch.setattr(many, "PAGE_SIZE", 2)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 2)
     # Whether a message is sent depends on when the last one was: the moments would shift.
     settings.HIPQ = {"default": {"NOTIFY": False}}
     state = "final" if verb == "requeue_many" else "initial"
@@ -304,7 +304,7 @@ def test_async_twins() -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("verb", ["requeue_many", "cancel_many", "run_now_many"])
 def test_a_page_takes_few_statements(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "PAGE_SIZE", 100)
+    monkeypatch.setattr(pages, "PAGE_SIZE", 100)
     state = "final" if verb == "requeue_many" else "initial"
     job_type = JobTypeFactory.create()
     counts = []
