@@ -4,7 +4,5 @@ As that of the queue, it shows the default instance's database; for another one,
 on a site of its own: `site.register(Node, NodeAdmin, using="other")`.
 """
 
-from hipq_django.flow.admin.nodes import NodeAdmin
-from hipq_django.flow.admin.stored_graphs import GraphAdmin
-
-__all__ = ["GraphAdmin", "NodeAdmin"]
+from hipq_django.flow.admin.nodes import NodeAdmin as NodeAdmin
+from hipq_django.flow.admin.stored_graphs import GraphAdmin as GraphAdmin

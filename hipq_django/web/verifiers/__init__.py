@@ -10,20 +10,16 @@ is recognized. The id is made only from signed parts, because anyone who sends a
 change the rest.
 """
 
-from hipq_django.web.verifiers.shared import NoVerification, SharedSecret
-from hipq_django.web.verifiers.timed import (
-    SlackSignature,
-    StandardWebhooksSignature,
-    StripeSignature,
+from hipq_django.web.verifiers.shared import (
+    NoVerification as NoVerification,
+    SharedSecret as SharedSecret,
 )
-from hipq_django.web.verifiers.untimed import GitHubSignature, ShopifySignature
-
-__all__ = [
-    "GitHubSignature",
-    "NoVerification",
-    "SharedSecret",
-    "ShopifySignature",
-    "SlackSignature",
-    "StandardWebhooksSignature",
-    "StripeSignature",
-]
+from hipq_django.web.verifiers.timed import (
+    SlackSignature as SlackSignature,
+    StandardWebhooksSignature as StandardWebhooksSignature,
+    StripeSignature as StripeSignature,
+)
+from hipq_django.web.verifiers.untimed import (
+    GitHubSignature as GitHubSignature,
+    ShopifySignature as ShopifySignature,
+)
