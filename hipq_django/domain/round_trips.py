@@ -17,33 +17,28 @@ def difference(given: Any, read: Any) -> Difference | None:
     A tuple may be read as a list, and a time with another zone at the same moment. An object
     without an equality of its own is compared by its fields, or else by its type.
     """
+    return _difference(given, read, "", set())
+
+
+def _difference(given: Any, read: Any, place: str, seen: set[tuple[int, int]]) -> Difference | None:
+    """Return the first difference; `seen` are the pairs of values that were compared before."""
+    is_compared = type(given).__eq__ is not object.__eq__  # type: ignore[comparison-overlap]  # it may be
     try:
         if bool(given == read):  # as nearly always
             return None
-    except Exception:  # noqa: S110 - an array has many truths, a circle has no end
-        pass
-    return _search(given, read)
-
-
-def _search(given: Any, read: Any) -> Difference | None:
-    """Return the first difference, from the top down."""
-    seen: set[tuple[int, int]] = set()
-    left: list[Difference] = [("", given, read)]
-    while left:
-        place, one, other = left.pop()
-        inside = _inside(one)
-        if inside is None:
-            if not _same(one, other):
-                return place, one, other
-            continue
-        if (id(one), id(other)) in seen:
-            continue
-        seen.add((id(one), id(other)))
-        others = _inside(other)
-        if not _alike(one, other) or others is None or inside.keys() != others.keys():
-            return place, one, other
-        left += reversed([(f"{place}{key}", value, others[key]) for key, value in inside.items()])
-    return None
+    except Exception:  # an array has many truths, a circle has no end
+        is_compared = False
+    inside, others = _inside(given), _inside(read)
+    if inside is None:
+        is_same = not is_compared and type(given) is type(read)
+        return None if is_same or _is_same_moment(given, read) else (place, given, read)
+    if (id(given), id(read)) in seen:
+        return None
+    seen.add((id(given), id(read)))
+    if not _alike(given, read) or others is None or inside.keys() != others.keys():
+        return place, given, read
+    found = (_difference(part, others[key], f"{place}{key}", seen) for key, part in inside.items())
+    return next(filter(None, found), None)
 
 
 def _alike(given: Any, read: Any) -> bool:
@@ -70,17 +65,7 @@ def _fields(value: Any) -> Iterable[str] | None:
     return [field.name for field in fields(value)] if is_dataclass(value) else None
 
 
-def _same(given: Any, read: Any) -> bool:
-    if isinstance(given, datetime) and isinstance(read, datetime):
-        return _moment(given) == _moment(read)
-    if type(given).__eq__ is object.__eq__:  # type: ignore[comparison-overlap]  # it may be
-        return type(given) is type(read)
-    try:
-        return bool(given == read)
-    except Exception:  # an array has many truths
-        return type(given) is type(read)
-
-
-def _moment(time: datetime) -> datetime:
+def _is_same_moment(given: Any, read: Any) -> bool:
     """Within one zone, and in its repeated hour, Python compares times by their clock."""
-    return time if time.tzinfo is None else time.astimezone(UTC)
+    times = [time for time in (given, read) if isinstance(time, datetime) and time.tzinfo]
+    return len(times) == 2 and times[0].astimezone(UTC) == times[1].astimezone(UTC)
