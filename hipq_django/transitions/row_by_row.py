@@ -24,7 +24,6 @@ from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import failed_as
 from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import attempt_of, record_attempts
-from hipq_django.transitions.late_results import ContendedError, is_open, persist_late
 from hipq_django.transitions.outcomes import (
     announce,
     discard_answers,
@@ -33,6 +32,7 @@ from hipq_django.transitions.outcomes import (
     note_ended,
     note_given_up,
     note_succeeded,
+    succeed,
 )
 from hipq_django.transitions.ownership import put_back, release
 from hipq_django.transitions.unconfirmed import written_before
@@ -60,6 +60,9 @@ from hipq_django.transitions.values import (
 MAX_WAITS = 2
 """How many results by themselves may find a lock before the others are left for a later try."""
 
+_GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
+"""The ends of attempts whose handlers may still return."""
+
 
 def persist_row_by_row(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
     """Write results in one transaction; one by one if it would have to wait for a lock."""
@@ -81,8 +84,6 @@ def one_by_one_if_locked_out(
     """
     try:
         return write(results)
-    except ContendedError:
-        pass
     except OperationalError as error:
         if not is_locked_out(error):
             raise
@@ -99,15 +100,15 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     free = _rows(using, [r.claim.id for r in results], is_locking=True)
     missing = [r for r in results if r.claim.id not in free]
     others = _rows(using, [r.claim.id for r in missing], is_locking=False)
-    locked_by_others = [r for r in missing if _may_be_written(r.claim, others, worker)]
+    locked_by_others = [r for r in missing if _may_be_written(r, others, worker)]
     mine = [r for r in results if _is_mine(r.claim, free.get(r.claim.id), worker)]
     overtaken = {r.claim.id for r in mine if _was_answered_first(r, free[r.claim.id])}
     release(sorted(overtaken), using, now)
     _write([r for r in mine if r.claim.id not in overtaken], worker, now)
     _check_written(mine, worker)
-    late = [r for r in results if is_open(r.claim, free.get(r.claim.id))]
-    taken = persist_late(late, worker, now) if late else set()
-    written = mine + [r for r in late if r.claim.id in taken]
+    late = [r for r in results if isinstance(r, Succeeded)]
+    late = [r for r in late if _is_open(r.claim, free.get(r.claim.id))]
+    written = [*mine, *_succeed_late(late, using, now)]
     kept = set(map(id, (*written, *locked_by_others)))
     gone = _drop([r for r in results if id(r) not in kept], worker, now)
     return Persisted(written, [], locked_by_others).joined(gone)
@@ -146,9 +147,10 @@ def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]
     return found
 
 
-def _may_be_written(claim: Claim, rows: Mapping[int, Job], worker: Worker) -> bool:
-    row = rows.get(claim.id)
-    return _is_mine(claim, row, worker) or is_open(claim, row)
+def _may_be_written(result: Result, rows: Mapping[int, Job], worker: Worker) -> bool:
+    claim, row = result.claim, rows.get(result.claim.id)
+    is_late_success = isinstance(result, Succeeded) and _is_open(claim, row)
+    return is_late_success or _is_mine(claim, row, worker)
 
 
 def _is_mine(claim: Claim, row: Job | None, worker: Worker) -> bool:
@@ -156,6 +158,18 @@ def _is_mine(claim: Claim, row: Job | None, worker: Worker) -> bool:
     if row is None or (row.state, row.attempt) != (_state_of(claim), claim.attempt):
         return False
     return row.worker_id is not None and row.worker_id in (worker.pk, claim.snapshot.worker_id)
+
+
+def _is_open(claim: Claim, row: Job | None) -> bool:
+    """Return whether the attempt was given up, and no new one has begun.
+
+    An answer takes precedence over the result of the handler that requested it. If an answer was
+    set aside, the result of its response handler is too.
+    """
+    if row is None or claim.phase is Phase.DECISION or row.attempt != claim.attempt:
+        return False
+    is_given_up = row.state in (State.ERROR, State.RETRY)
+    return is_given_up and row.has_pending_answer == (claim.phase is Phase.RESPONSE)
 
 
 def _state_of(claim: Claim) -> State:
@@ -190,6 +204,23 @@ def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
     values = {r.claim.id: {"result": r.value} for r in results}
     update_each(using, values, **final_values(Outcome.SUCCEEDED, now))
     note_succeeded(values, ((r.claim.job, r.value) for r in results), now, using)
+
+
+def _succeed_late(results: Sequence[Succeeded], using: str, now: datetime) -> list[Succeeded]:
+    """Write successes of attempts that were given up; return the written ones.
+
+    A timeout or a lost worker is only a guess about the attempt, but an error answer is not.
+    """
+    if not results:  # as nearly always
+        return []
+    rows = rows_of(using, [r.claim.id for r in results]).select_related("queue", "job_type")
+    jobs = {job.pk: job for job in rows}
+    attempts = Attempt.objects.using(using).filter(job__in=jobs).exclude(kind__in=_GUESSED)
+    known = set(attempts.values_list("job_id", "attempt"))
+    late = [r for r in results if (r.claim.id, r.claim.attempt) not in known]
+    for result in late:
+        succeed(jobs[result.claim.id], result.value, now)
+    return late
 
 
 def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:

@@ -207,27 +207,6 @@ def test_a_decision_waits_too(declare: Declare, session: Session) -> None:
     assert Job.objects.filter(state="retry").count() == 2
 
 
-def test_a_late_request_waits_for_nobody_who_admits_to_its_queue(
-    declare: Declare, session: Session
-) -> None:
-    """Whether it fits under the limit is seen when the queue is free."""
-    queue = Queue.objects.create(name="limited", throttle_limit=1)
-    declare("work", queue="limited", retry=hipq.Fixed(seconds=60))(wait)
-    job = hipq.enqueue("work")
-    worker = HandWorker.crashed()
-    recovery.recover_lost(get_instance())
-    worker.execute()
-    session.begin()
-    session(lambda: Queue.objects.select_for_update(no_key=True).get(pk=queue.pk))
-
-    in_time(worker.save)
-    during = Job.objects.get(pk=job.pk).state
-    session.roll_back()
-    worker.save()
-
-    assert (during, Job.objects.get(pk=job.pk).state) == ("error", "running")
-
-
 def test_a_key_that_somebody_is_about_to_take_is_waited_for_in_later_passes(
     declare: Declare, session: Session
 ) -> None:

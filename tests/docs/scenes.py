@@ -389,31 +389,19 @@ def lost_worker_comes_back(stage: Stage) -> None:
     assert fresh(job).worker == stage.worker.row
 
 
-@race("A lost worker comes back and has sent the request.")
-def lost_worker_has_sent(stage: Stage) -> None:
-    """The answer is for this attempt."""
-    job = stage.executing("plain")
+@race("A lost worker comes back, and its handler has raised an error or waits for an answer.")
+def lost_worker_has_no_result(stage: Stage) -> None:
+    """The loss stays in the history of both; an answer by key settles the job."""
+    waiting, broken = stage.executing("plain"), stage.executing("broken")
     stage.lose(stage.worker)
 
     stage.return_now()
-    before = end_of(job)
+    before = [fresh(job).state for job in (waiting, broken)]
     hipq.complete("plain", "key", response="paid")
 
-    assert before == ("running", "NONE", None)
-    assert end_of(job) == ("final", "succeeded", "paid")
-    assert (fresh(job).attempt, job.attempts.count()) == (1, 0)
-
-
-@race("A lost worker comes back with an error.")
-def lost_worker_raised(stage: Stage) -> None:
-    """The history has what was raised."""
-    job = stage.executing("broken")
-    stage.lose(stage.worker)
-
-    stage.return_now()
-
-    assert fresh(job).error.startswith("RuntimeError: the connection broke")
-    assert job.attempts.get().kind == "raised"
+    assert before == ["error", "error"]
+    assert [job.attempts.get().kind for job in (waiting, broken)] == ["worker_lost"] * 2
+    assert end_of(waiting) == ("final", "succeeded", "paid")
 
 
 @race("A lost worker's handler sets a key.")

@@ -1,4 +1,4 @@
-"""What a handler brings after its attempt was given up, while nobody has begun it anew."""
+"""Successes of handlers whose attempt was given up, while no new attempt has begun."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.suspects import SUSPECT
 from hipq_django.maintenance import recovery
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Job, Worker
 from hipq_django.signals import job_failed
 from tests.declaring import Declare
 from tests.factories import AttemptFactory, JobFactory, WorkerFactory
 from tests.hand_worker import HandWorker
-from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
@@ -153,170 +152,42 @@ def test_the_hands_of_another_process_are_not_those_of_this_one(declare: Declare
 
 
 @given_up
-def test_an_error_takes_the_place_of_the_guess_until_that_is_decided_about(
-    declare: Declare, give_up: Callable[[HandWorker], None]
-) -> None:
-    declare("work", retry=hipq.Fixed(seconds=60))(raise_oserror)
-    first, second = hipq.enqueue("work"), None
-    worker = HandWorker()
-    worker.run_pass()
-    give_up(worker)
-    bring(worker)
-    undecided = (row_of(first)[0], first.error, first.attempts.get().kind)
-    decide()
-    second = hipq.enqueue("work")
-    late = HandWorker()
-    late.run_pass()
-    give_up(late)
-    decide()
-    bring(late)
-
-    assert undecided == ("error", "OSError: no route", "raised")
-    assert row_of(first)[0] == "retry"
-    assert row_of(second)[0] == "retry"
-    assert str(second.error).startswith(("WorkerLost", "JobTimeout"))
-
-
-@given_up
-def test_what_says_only_that_the_attempt_is_over_takes_no_place(
-    declare: Declare, give_up: Callable[[HandWorker], None]
-) -> None:
-    @declare("work")
-    def work(job: Job) -> None:
-        job.step("pay", dict)
-
-    job = hipq.enqueue("work")
-    worker = HandWorker()
-    worker.run_pass()
-    give_up(worker)
-    guess = Job.objects.get(pk=job.pk).error
-
-    bring(worker)
-
-    job.refresh_from_db()
-    assert (job.state, job.error) == ("error", guess)
-    assert job.attempts.get().error == guess
-    assert worker.batch.ids == []
-
-
-def test_the_error_that_takes_a_losss_place_counts_as_no_loss(declare: Declare) -> None:
-    """The policy names it, or not, as any other."""
-    declare("work", retry=hipq.Fixed(seconds=60, only=(ValueError,)))(raise_oserror)
-    job = hipq.enqueue("work")
-    worker = HandWorker()
-    worker.run_pass()
-    lose(worker)
-
-    bring(worker)
-    decide()
-
-    assert row_of(job) == ("final", "failed", None, None)
-
-
-@pytest.mark.parametrize("handler", [wait, wait_for_two])
+@pytest.mark.parametrize("handler", [raise_oserror, wait, wait_for_two])
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_a_request_that_was_sent_is_waited_for(
-    declare: Declare, handler: Callable[[Job], Any], is_decided: bool
+def test_an_error_or_a_request_does_not_count(
+    declare: Declare,
+    give_up: Callable[[HandWorker], None],
+    handler: Callable[[Job], Any],
+    is_decided: bool,
 ) -> None:
     declare("work", retry=hipq.Fixed(seconds=60))(handler)
     job = hipq.enqueue("work", job_key="k")
     worker = HandWorker()
     worker.run_pass()
-    lose(worker)
+    give_up(worker)
     if is_decided:
         decide()
+    before, error = row_of(job), job.error
 
     bring(worker)
-    waiting = (*row_of(job), job.attempt, job.error, job.attempts.count())
-    if handler is wait:
-        hipq.complete("work", "k", response="paid")
-    else:
-        for part in ("front", "back"):
-            hipq.complete("work", "k", response=part, part=part)
 
-    assert waiting == ("running", "NONE", None, None, 1, "NONE", 0)
-    assert row_of(job)[:2] == ("final", "succeeded")
+    assert (row_of(job), job.error) == (before, error)
+    assert job.attempts.get().error == error
+    assert worker.batch.ids == []
 
 
-def test_a_part_that_came_meanwhile_is_counted(declare: Declare) -> None:
-    declare("work", retry=hipq.Fixed(seconds=60))(wait_for_two)
-    job = hipq.enqueue("work", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    lose(worker)
-    decide()
-    hipq.complete("work", "k", response=1, part="front")
-
-    bring(worker)
-    hipq.complete("work", "k", response=2, part="back")
-
-    assert row_of(job)[:3] == ("final", "succeeded", {"front": 1, "back": 2})
-
-
-def test_a_request_whose_time_is_over_is_not_waited_for(declare: Declare) -> None:
+def test_an_answer_to_a_request_that_was_given_up_settles_the_job(declare: Declare) -> None:
     declare("work", retry=hipq.Fixed(seconds=60))(wait)
     job = hipq.enqueue("work", job_key="k")
     worker = HandWorker()
     worker.run_pass()
-    time_out(worker)
-
-    bring(worker)
-
-    assert row_of(job)[0] == "error"
-
-
-def test_a_request_whose_job_has_another_key_by_now_is_not_waited_for(declare: Declare) -> None:
-    work = declare("work")(wait)
-
-    @work.on_error
-    def other_key(job: Job) -> hipq.RetryIn:
-        job.job_key = "other"
-        return hipq.RetryIn(60)
-
-    job = hipq.enqueue("work", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
     lose(worker)
     decide()
-
     bring(worker)
 
-    assert (row_of(job)[0], job.job_key) == ("retry", "other")
+    hipq.complete("work", "k", response="paid")
 
-
-@pytest.mark.parametrize(("limit", "fits"), [(2, True), (1, False)])
-def test_a_request_is_only_waited_for_under_the_limit(
-    declare: Declare, limit: int, fits: bool
-) -> None:
-    Queue.objects.create(name="limited", throttle_limit=limit)
-    declare("work", queue="limited", retry=hipq.Fixed(seconds=60))(wait)
-    job = hipq.enqueue("work", job_key="k")
-    worker, other = HandWorker(threads=1), HandWorker(threads=1)
-    worker.run_pass()
-    lose(worker)
-    decide()
-    hipq.enqueue("work")
-    assert len(other.run_pass()) == 1
-
-    bring(worker)
-
-    assert row_of(job)[0] == ("running" if fits else "retry")
-    assert Job.objects.running().count() == limit
-
-
-def test_where_throttlers_decide_a_request_is_not_waited_for(
-    declare: Declare, configure_queue: ConfigureQueue
-) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 1))
-    declare("work", retry=hipq.Fixed(seconds=60))(wait)
-    job = hipq.enqueue("work", {"tenant": 1}, job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    lose(worker)
-
-    bring(worker)
-
-    assert row_of(job)[0] == "error"
+    assert row_of(job)[:3] == ("final", "succeeded", "paid")
 
 
 # Answers go first
@@ -400,30 +271,6 @@ def test_a_cancelled_job_stays_cancelled(
 
 def raise_connection_error(_: Job) -> None:
     raise ConnectionError("no route")
-
-
-def test_an_error_that_comes_while_its_own_worker_decides_about_the_timeout_does_not_count(
-    declare: Declare,
-) -> None:
-    """As beside another worker: the decision about the guess has begun."""
-    declare("work", retry=hipq.Fixed(60, only=(ConnectionError,)))(raise_connection_error)
-    job = hipq.enqueue("work")
-    worker = HandWorker()
-    worker.run_pass()
-    time_out(worker)
-    handler, worker.claims = worker.claims, []
-    worker.run_pass()
-    deciding, worker.claims = worker.claims, handler
-    assert [claim.phase for claim in deciding] == ["decision"]
-
-    bring(worker)
-    between = (row_of(job)[0], job.worker_id)
-    worker.claims = deciding
-    bring(worker)
-
-    assert between == ("error", worker.row.pk)
-    assert row_of(job)[:2] == ("final", "timed_out")
-    assert [one.kind for one in job.attempts.all()] == ["timed_out"]
 
 
 def test_no_signal_says_that_an_attempt_failed_twice(declare: Declare) -> None:
