@@ -42,7 +42,7 @@ class ScheduleNotFoundError(HipqError, LookupError):
 
 
 class StoredArgumentsError(HipqError):
-    """The error of a job whose stored arguments do not fit the task's function; not retried."""
+    """The error of a job whose stored arguments do not fit the task's function."""
 
 
 class JobNotFoundError(HipqError, LookupError):

@@ -33,12 +33,7 @@ def not_let_start(pk: int, why: str) -> str:
     return f"the database does not let job {pk} start: {why}"
 
 
-def left_alone(pk: int, why: str) -> str:
-    """Say that workers here leave a job to others."""
-    return f"job {pk}: {why}"
-
-
-_OF_ONE_JOB = re.compile(r"(?:the database does not let )?job (\d+)(?: cannot start| start)?: ")
+_OF_ONE_JOB = re.compile(r"(?:the database does not let )?job (\d+)(?: cannot start| start): ")
 
 
 def concerns(problem: str, pk: int) -> bool:

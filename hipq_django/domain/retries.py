@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from hipq_django.domain.validation import aware_moment, checked_seconds
-from hipq_django.exceptions import InvalidJobError, StoredArgumentsError, WorkerLost
+from hipq_django.exceptions import InvalidJobError, WorkerLost
 
 MAX_LOSSES: Final = 3
 """How often in a row a job without a retry handler may lose its worker: it may have killed it."""
@@ -305,18 +305,11 @@ def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
     A lost worker is usually not the job's fault: unless the policy covers `WorkerLost`, the job
     runs again, until it has lost so many workers in a row that it may be killing them.
     """
-    if is_hopeless(failure):
-        return GiveUp()
     lost = failure.is_a(WorkerLost)
     if policy is None or (lost and not _covers_lost_workers(policy)):
         again = lost and failure.losses < MAX_LOSSES
         return RetryIn(0) if again else GiveUp()
     return policy.decide(failure)
-
-
-def is_hopeless(failure: Failure) -> bool:
-    """Return whether every further attempt would fail alike, whatever policies say."""
-    return failure.is_a(StoredArgumentsError)
 
 
 def decide_interrupted(failure: Failure) -> Decision:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
 from functools import cached_property
 from inspect import Parameter
 from typing import Any, Final
@@ -15,18 +14,6 @@ from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError, nearest_
 
 FILLED_IN: Final = ("job", "inputs")
 """Parameters that are not arguments: the worker fills them in."""
-
-RELEASE_SECONDS: Final = 30.0
-"""How long a job whose arguments may be those of another release is put back each time."""
-
-RELEASE_PATIENCE: Final = timedelta(hours=1)
-"""How long after it was first put back such a job fails."""
-
-NEWS_SECONDS: Final = 5.0
-"""What a release says of its signatures may be known to all so long after its first job only."""
-
-PUT_BACK: Final = "Waits for another release"
-"""The beginning of the error of such a job."""
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 """Where an object lies in memory, which its `repr` may say: elsewhere in each process."""
@@ -127,7 +114,7 @@ class Signature:
 
     @cached_property
     def text(self) -> str:
-        """The signature as it is shown, and compared with that of other releases.
+        """The signature as it is shown, and stored in the row of the job type.
 
         For defaults it says only that there is one: their text may differ from start to start.
         """
@@ -141,22 +128,6 @@ class Signature:
         if self._any_name:
             parts.append(f"**{self._any_name}")
         return f"({', '.join(parts)})"
-
-
-def put_back_text(problem: str, since: datetime) -> str:
-    """Return the error of a job that waits for a worker whose function takes its arguments."""
-    return f"{PUT_BACK} since {since.isoformat(timespec='seconds')}: {problem}"
-
-
-def put_back_since(error: object) -> datetime | None:
-    """Return since when a job with this error waits for such a worker; None if it does not."""
-    start = f"{PUT_BACK} since "
-    if not isinstance(error, str) or not error.startswith(start):
-        return None
-    try:
-        return datetime.fromisoformat(error.removeprefix(start).partition(": ")[0])
-    except ValueError:
-        return None
 
 
 def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:

@@ -7,7 +7,6 @@ from functools import cache
 
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import encode_json
-from hipq_django.domain.signature import PUT_BACK
 from hipq_django.domain.states import NONE
 from hipq_django.domain.suspects import LOST, SUSPECT
 from hipq_django.engines.dialects import POSTGRESQL, Dialect, assignments
@@ -42,6 +41,9 @@ IS_LIVE = "(SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w
 
 Plan: the primary key of workers, once for the whole statement and before anything is locked.
 """
+
+_PUT_BACK = "Waits for another release"
+"""The beginning of the error of jobs that a worker of an older version has put back."""
 
 _LATER = "(%s::timestamptz + j.timeout * interval '1 second')"
 """The deadline of a job that is claimed at a moment."""
@@ -223,9 +225,8 @@ def claim_due(dialect: Dialect) -> ServerFunction:
     """Plan: for each queue of the arrays in turn as `due`, until there are enough; then `claim`'s.
 
     The outer LIMIT ends the loop over the queues, so that no row is locked in vain. A job that
-    is not claimable in SQL (it has time windows, lost its worker, waits for another release, is of
-    another type than those that are known, or has an early answer) is left, and all of its queue
-    behind it are.
+    is not claimable in SQL (it has time windows, lost its worker, is of an unknown type, or has an
+    early answer) is left, and all of its queue behind it are.
     """
     head = f"""
         SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
@@ -271,7 +272,7 @@ def _head(queue: str, low: str, high: str) -> str:
         SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
             j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL (%s::bigint[])
                 OR (j.state = 'retry' AND (starts_with(j.error::text, '"{LOST}')
-                    OR starts_with(j.error::text, '"{PUT_BACK}')))
+                    OR starts_with(j.error::text, '"{_PUT_BACK}')))
                 AS needs_check
         FROM hipq_job j WHERE {due}"""
 

@@ -85,7 +85,7 @@ def given_up(job: Job, last: Attempt | None) -> Iterator[Reason]:
         return
     failure = failure_after(last)
     is_said = last.why_not_again != NONE
-    why = last.why_not_again if is_said else why_given_up(job.job_type, failure)
+    why = last.why_not_again if is_said else why_given_up(job.job_type)
     text = _("It was not tried again, because %(why)s; failed attempts: %(count)s.")
     yield Reason("given_up", text % {"count": failure.count, "why": job.masked(why)})
 

@@ -28,7 +28,6 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
-from hipq_django.domain.signature import put_back_since
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
@@ -245,9 +244,6 @@ class BatchScheduler(SchedulerContext):
             if any(result.claim.start_by < inf for result in released):
                 self.start_delay.too_short()
             written = persist_leased(lease, results, self.worker, until)
-        for result in released:
-            if put_back_since(result.reason):
-                self.leave(result.claim.job, result.reason)
         self.held_back_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written
 

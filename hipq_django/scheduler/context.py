@@ -17,7 +17,7 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.refused_rows import RefusedRows, halves
-from hipq_django.domain.reasons import left_alone, not_let_start
+from hipq_django.domain.reasons import not_let_start
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import LastingLocks, pause_after
@@ -170,10 +170,7 @@ class SchedulerContext:
         """What blocks queues, as far as this worker knows; by their ids."""
 
     def refused(self, queue: Queue) -> Mapping[int, str]:
-        """Return the jobs of a queue that are left alone for a while, each with the reason.
-
-        The database does not let them start, or another release has to decide about them.
-        """
+        """Return the jobs of a queue that the database does not let start, each with the reason."""
         return self._refused.of(queue.id, steady())
 
     def note_problem(self, queue: Queue, problem: str) -> bool:
@@ -263,10 +260,6 @@ class SchedulerContext:
         for job in part if self._lasting else ():
             if seconds := self._lasting.end(job.id, steady()):
                 events.warning("job_unlocked", **events.fields_of(job), seconds=round(seconds))
-
-    def leave(self, job: Job, reason: str) -> None:
-        """Leave a job alone for a while, so that a worker of another release takes it up."""
-        self._refused.note(job.queue_id, job.id, left_alone(job.id, reason), steady())
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
         reason = job.masked(error_of(error)).partition("\n")[0]

@@ -8,20 +8,16 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from contextvars import copy_context
-from datetime import datetime, timedelta
 from decimal import DefaultContext, setcontext
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.db import Error
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import (
@@ -37,7 +33,6 @@ from hipq_django.domain.retries import (
     class_names,
     decide,
     decide_interrupted,
-    is_hopeless,
     sole,
     with_max_attempts,
 )
@@ -46,13 +41,6 @@ from hipq_django.domain.serialization import (
     shown_text,
     to_json,
     traceback_of,
-)
-from hipq_django.domain.signature import (
-    NEWS_SECONDS,
-    RELEASE_PATIENCE,
-    RELEASE_SECONDS,
-    put_back_since,
-    put_back_text,
 )
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.uniqueness import check_key_may_change
@@ -72,14 +60,13 @@ from hipq_django.exceptions import HipqError, InvalidJobError, ResultError, Stor
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, Worker
+from hipq_django.models import Job
 from hipq_django.scheduler import companions
 from hipq_django.transitions.values import (
     Claim,
     Decided,
     Ended,
     Failed,
-    Released,
     Result,
     Snoozed,
     Succeeded,
@@ -107,6 +94,9 @@ OWN_CODE = str(Path(__file__).parent.parent)
 UNSHOWABLE = "an exception that cannot be shown"
 """Made beforehand: the exception may refuse anything, its name too, or memory may be short."""
 
+OTHERS_SECONDS = 60
+"""How long a job is put back that only the code of other workers can handle."""
+
 
 class OpenTransactionError(HipqError):
     """A handler ended and left a transaction open."""
@@ -126,7 +116,8 @@ def _execute(claim: Claim) -> Result:
     job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:
-        return Snoozed(claim, 60, f"no code for job type {job_type.name!r} in this worker")
+        said = f"no code for job type {job_type.name!r} in this worker"
+        return Snoozed(claim, OTHERS_SECONDS, said)
     try:
         if claim.phase is _DECISION:
             return _decide(claim, declared)
@@ -147,8 +138,6 @@ def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result
         events.error("raised_after_finishing", "job has ended", **claim.fields, exception=seen)
         _drop_locals(error)
         return Ended(claim)
-    if isinstance(error, StoredArgumentsError):
-        return _misfit(claim, declared, error)
     if isinstance(error, Snooze) and claim.phase is not Phase.DECISION:
         return _snoozed(claim, error)
     return undone(claim, error)
@@ -201,16 +190,10 @@ def _call(declared: Declaration, claim: Claim) -> Any:
 
 
 def _unhandled(claim: Claim, declared: Declaration) -> Result:
-    """Put a response back for the release that has a handler for it; else it is the result.
-
-    The row of its type says whether there is such a release.
-    """
+    """Leave a response to the workers whose code has a handler for it; else it is the result."""
     if claim.snapshot.job_type.has_response_handler:
-        now = clock.now(claim.snapshot.queue.using)
-        since = _waits_since(claim) or now
-        if now - since <= RELEASE_PATIENCE:
-            said = put_back_text("its response handler is of that one", since)
-            return Snoozed(claim, RELEASE_SECONDS, said)
+        said = f"no response handler for job type {declared.name!r} in this worker"
+        return Snoozed(claim, OTHERS_SECONDS, said)
     return _returned(claim, declared, claim.response)
 
 
@@ -286,54 +269,6 @@ def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
     return WaitsFor(claim, value.expects)
 
 
-def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) -> Result:
-    """Put a job back whose arguments the code of another release may take; else end the claim.
-
-    The row of its type says whether there is another release. A job may be quicker than that, and
-    of two releases one has written last. A decision is left to the other release: to run the job
-    again would be one.
-    """
-    now = clock.now(claim.snapshot.queue.using)
-    is_new = now - claim.job.create_time < timedelta(seconds=NEWS_SECONDS)
-    since = _waits_since(claim) or now
-    same_release = claim.snapshot.job_type.signature == declared.signature
-    is_alone = same_release and not is_new and not _may_have_others(claim)
-    if is_alone or now - since > RELEASE_PATIENCE:
-        return undone(claim, error)
-    said = put_back_text(shown_text(str(error), _redactor(claim)), since)
-    if claim.phase is Phase.DECISION:
-        return Released(claim, said)
-    return Snoozed(claim, NEWS_SECONDS if same_release and is_new else RELEASE_SECONDS, said)
-
-
-def _may_have_others(claim: Claim) -> bool:
-    """Whether a worker that is live may be of another release.
-
-    It began before the row of the type was written last, perhaps by a newer release.
-    """
-    job_type, using = claim.snapshot.job_type, claim.snapshot.queue.using
-    workers = Worker.objects.using(using).filter(
-        instance=job_type.instance,
-        source=NONE,
-        state__in=Worker.LIVE,
-        create_time__lt=job_type.update_time,
-    )
-    try:
-        return workers.exclude(pk=claim.snapshot.worker_id or 0).exists()
-    except Error:  # it is asked again
-        return True
-
-
-def _waits_since(claim: Claim) -> datetime | None:
-    """Return since when a job waits for another release; one in error, since it failed."""
-    if claim.phase is not Phase.DECISION:
-        return put_back_since(claim.job.last_error)
-    with suppress(Error):  # it is asked again
-        failed = claim.job.attempts.filter(attempt=claim.attempt)
-        return failed.values_list("end_time", flat=True).first()
-    return None
-
-
 def _snoozed(claim: Claim, snooze: Snooze) -> Result:
     """Return how long the job is put back; a subclass may lack `seconds`."""
     try:
@@ -392,13 +327,17 @@ def _leave_out_own_steps(error: BaseException) -> None:
 
 
 def _decide(claim: Claim, declared: Declaration) -> Decided:
-    if declared.retry_handler is not None and not (claim.failure and is_hopeless(claim.failure)):
-        return _ask_retry_handler(claim, declared, declared.retry_handler)
+    why = NONE
+    if declared.retry_handler is not None:
+        try:
+            return _ask_retry_handler(claim, declared, declared.retry_handler)
+        except StoredArgumentsError as error:  # it cannot be called: the policy decides
+            why = f"its retry handler raised {error_of(error, _redactor(claim))}"
     failure = claim.failure
     decision = decide(declared.policy, failure) if failure else GiveUp()
     if claim.job.has_pending_answer and failure and isinstance(decision, GiveUp):
         decision = decide_interrupted(failure)
-    return Decided(claim, _checked(decision, f"policy of {declared.name!r}"))
+    return Decided(claim, _checked(decision, f"policy of {declared.name!r}"), why=why)
 
 
 def _checked(decision: Any, whose: str) -> Decision:

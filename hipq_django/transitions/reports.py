@@ -15,7 +15,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from hipq_django import events
-from hipq_django.domain.retries import Failure, GiveUp, RetryAt, RetryIn, class_names, is_hopeless
+from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, class_names
 from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
 from hipq_django.domain.tracebacks import format_exception
@@ -103,15 +103,13 @@ def _end(decided: Decided) -> str:
     count = failure.count if failure else 1
     attempts = "1 failed attempt" if count == 1 else f"{count} failed attempts"
     with translation.override(None):  # the log is English
-        why = why_given_up(decided.claim.snapshot.job_type, failure)
+        why = why_given_up(decided.claim.snapshot.job_type)
     return f"final after {attempts}: {decided.why if decided.why != NONE else why}"
 
 
-def why_given_up(job_type: JobType, failure: Failure | None) -> str:
-    """Return why a job is not tried again after this failure, in the active language."""
+def why_given_up(job_type: JobType) -> str:
+    """Return why a failed job of a type is not tried again, in the active language."""
     declared = get_declared(job_type.instance, job_type.name)
-    if failure is not None and is_hopeless(failure):
-        return _("its arguments will not fit any better")
     if declared is not None and declared.retry_handler is not None:
         return _("its retry handler gives up")
     if declared is not None and declared.policy is not None:

@@ -15,7 +15,6 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
-from hipq_django.domain.signature import put_back_since
 from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.domain.suspects import was_lost
 from hipq_django.engines.values import SkippedRowError
@@ -255,7 +254,7 @@ def _release(results: Sequence[Released], using: str, now: datetime) -> None:
 def _error_while_waiting(result: Released) -> str:
     """Return the error of a released job: what makes it a suspect, say, it still is."""
     last = result.claim.job.last_error
-    return last if was_lost(last) or put_back_since(last) else result.reason
+    return last if was_lost(last) else result.reason
 
 
 def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from hipq_django.domain.signature import Signature, put_back_since, put_back_text
+from hipq_django.domain.signature import Signature
 from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -132,7 +132,7 @@ class Check:
 
 
 def test_the_text_has_no_addresses() -> None:
-    """Each process would be another release."""
+    """Each process would declare another signature."""
 
     def checked(number: Any, *, shop: Any = 1) -> None:
         """Take what has metadata of its own."""
@@ -174,19 +174,6 @@ def test_what_is_bound_is_what_python_would_have_called_with(
     assert called(**bound) == expected
     assert taken.misfit(bound) == ""
     assert len(bound) == len(args) + len(kwargs)
-
-
-def test_since_when_a_job_is_put_back_is_read_from_its_error() -> None:
-    error = put_back_text("send: argument invoice_id is missing.", NOON)
-
-    assert error == (
-        "Waits for another release since 2026-11-22T12:00:00+00:00: "
-        "send: argument invoice_id is missing."
-    )
-    assert put_back_since(error) == NOON
-    assert put_back_since("NONE") is None
-    assert put_back_since({"code": 1}) is None
-    assert put_back_since("Waits for another release since yesterday: no") is None
 
 
 def test_who_gives_what_the_worker_fills_in_is_told_so() -> None:

@@ -15,23 +15,20 @@ from io import StringIO
 from typing import Any
 
 import pytest
-import time_machine
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import transaction
-from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import UnknownOptionError
-from hipq_django.models import Attempt, Job, JobType
+from hipq_django.models import Job, JobType
 from hipq_django.models.catalog import sync
 from hipq_django.processes.declaring import Declaring
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
-from tests.hand_worker import HandWorker
 from tests.processapp import jobs as processapp_jobs
 from tests.running import run_due_jobs
 
@@ -404,22 +401,16 @@ def test_arguments_are_converted_as_the_setting_says(declare: Declare, settings:
         hipq.enqueue("wait", {"days": "soon"})
 
 
-def test_stored_arguments_of_another_type_fail_at_once(
-    declare: Declare, settings: Settings
-) -> None:
+def test_stored_arguments_of_another_type_fail(declare: Declare, settings: Settings) -> None:
     """They were stored before the setting, or by code with other annotations."""
     pytest.importorskip("pydantic", reason="needs the extra pydantic")
-    wait = declare.task("wait", retry=hipq.Fixed(0, max_attempts=5))(lambda days: None)
-    sync("default")
-    with time_machine.travel(timezone.now() - timedelta(hours=1)):
-        job = wait.enqueue("soon")
+    job = declare.task("wait")(lambda days: None).enqueue("soon")
     declare.forget_all()
     settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
 
     def wait_for(days: timedelta) -> None: ...
 
     declare.task("wait")(wait_for)
-    sync("default")
     run_due_jobs()
 
     assert (row(job).outcome, row(job).attempt) == ("failed", 1)
@@ -493,82 +484,37 @@ def test_a_handler_of_all_arguments_gets_those_that_only_the_task_knows(
 # Stored arguments that do not fit
 
 
-def stored(data: Any, *, hours: int = 0) -> Job:
-    """Return a job of the task as another release stored it, some hours ago."""
-    with time_machine.travel(timezone.now() - timedelta(hours=hours)):
-        job = hipq.enqueue("shop.send", {"invoice_id": 7})
+def stored(data: Any) -> Job:
+    """Return a job of the task as another release stored it."""
+    job = hipq.enqueue("shop.send", {"invoice_id": 7})
     Job.objects.filter(pk=job.pk).update(job_data=data)
     return job
 
 
-def test_what_does_not_fit_fails_at_once_and_for_good(declare: Declare) -> None:
-    task = declare.task("shop.send", retry=hipq.Fixed(0, max_attempts=5))(send)
-    asked: list[Job] = []
-    task.on_error(lambda job: asked.append(job))  # noqa: PLW0108 - it has a signature
-    sync("default")
-    job = stored({"invoce_id": 7}, hours=1)
-
-    run_due_jobs()
-
-    assert row(job).outcome == "failed"
-    assert row(job).attempt == 1
-    assert "takes no argument 'invoce_id'" in row(job).error
-    assert asked == []
-
-
-def test_a_job_too_new_to_tell_is_put_back_for_a_moment(declare: Declare) -> None:
-    declare.task("shop.send")(send)
-    sync("default")
+@pytest.mark.parametrize(("policy", "attempts"), [(None, 1), (hipq.Fixed(0, max_attempts=3), 3)])
+def test_an_attempt_whose_arguments_do_not_fit_fails_and_the_policy_decides(
+    declare: Declare, policy: hipq.Fixed | None, attempts: int
+) -> None:
+    declare.task("shop.send", retry=policy)(send)
     job = stored({"invoce_id": 7})
 
     run_due_jobs()
 
-    assert row(job).state == "retry"
-    assert row(job).scheduled_run_time - job.create_time < timedelta(seconds=8)
-    assert not Attempt.objects.exists()
+    assert (row(job).outcome, row(job).attempt) == ("failed", attempts)
+    assert "takes no argument 'invoce_id'" in row(job).error
 
 
-def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) -> None:
-    declare.task("shop.send")(send)
-    sync("default")
-    job = stored({"invoce_id": 7}, hours=1)
-    JobType.objects.filter(name="shop.send").update(signature="(invoce_id: int)")
-
-    run_due_jobs_as_started()
-
-    assert row(job).state == "retry"
-    assert row(job).scheduled_run_time - row(job).update_time > timedelta(seconds=20)
-    assert row(job).error.startswith("Waits for another release since ")
-    assert not Attempt.objects.exists()
-
-
-OLDER = {"create_time": datetime(2025, 1, 1, tzinfo=UTC)}
-"""A worker that began before the signature was written, and may be of the release before."""
-
-
-@pytest.mark.parametrize(
-    ("worker", "state"),
-    [
-        (OLDER, "retry"),
-        ({}, "final"),
-        (OLDER | {"state": "stopped"}, "final"),
-        (OLDER | {"instance": "other"}, "final"),
-        (OLDER | {"source": "broker"}, "final"),
-    ],
-)
-def test_while_a_worker_of_the_release_before_may_be_live_its_jobs_are_put_back(
-    worker: dict[str, Any], state: str, declare: Declare
+def test_the_policy_decides_where_the_retry_handler_does_not_take_the_arguments(
+    declare: Declare,
 ) -> None:
-    """A process of it enqueues, and the newer release wrote the signature last."""
-    declare.task("shop.send")(send)
-    sync("default")
-    job = stored({"invoce_id": 7}, hours=1)
-    WorkerFactory.create(**worker)
+    task = declare.task("shop.send", retry=hipq.Fixed(0, max_attempts=3))(send)
+    asked: list[int] = []
+    task.on_error(lambda invoice_id: asked.append(invoice_id))  # noqa: PLW0108 - it has a signature
+    job = stored({"invoce_id": 7})
 
     run_due_jobs()
 
-    assert row(job).state == state
-    assert row(job).error != "NONE"
+    assert (row(job).outcome, row(job).attempt, asked) == ("failed", 3, [])
 
 
 @pytest.mark.parametrize("is_newer_there", [True, False])
@@ -595,84 +541,10 @@ def test_what_a_task_takes_is_said_by_the_newest_worker(
     assert (written.signature == "(other: int)") == is_newer_there
 
 
-def test_an_hour_after_it_was_put_back_first_it_fails(declare: Declare) -> None:
-    declare.task("shop.send")(send)
-    sync("default")
-    job = stored({"invoce_id": 7}, hours=3)
-    JobType.objects.filter(name="shop.send").update(signature="(invoce_id: int)")
-
-    for minutes, state in [(90, "retry"), (31, "retry"), (29, "final")]:
-        with time_machine.travel(timezone.now() - timedelta(minutes=minutes)):
-            run_due_jobs_as_started()
-        assert row(job).state == state
-
-    assert row(job).outcome == "failed"
-    assert Attempt.objects.get().error == row(job).error
-
-
-def declined_with_other_arguments() -> tuple[HandWorker, Job]:
-    """Let a job be answered by an error, with arguments as another release has stored them."""
-    sync("default")
-    job = stored({"invoice_id": 7}, hours=1)
-    worker = HandWorker()
-    worker.work()
-    hipq.fail(row(job), "declined")
-    Job.objects.filter(pk=job.pk).update(job_data={"invoce_id": 7})
-    return worker, job
-
-
-def test_a_decision_whose_handler_does_not_take_the_arguments_ends_the_job(
-    declare: Declare,
-) -> None:
-    """The arguments were stored by another release, and an error came as the answer."""
-    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
-    task.on_error(lambda invoice_id: hipq.RetryIn(0))
-    worker, job = declined_with_other_arguments()
-
-    worker.work()
-
-    assert row(job).outcome == "failed"
-    assert row(job).error == "declined"
-    assert worker.work() == []
-
-
-def test_a_decision_that_only_another_release_can_make_is_left_to_it(declare: Declare) -> None:
-    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
-    task.on_error(lambda invoice_id: hipq.GiveUp())
-    _, job = declined_with_other_arguments()
-    JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
-    worker = HandWorker()
-
-    worker.work()
-
-    assert (row(job).state, row(job).error, row(job).worker) == ("error", "declined", None)
-    assert worker.work() == []
-
-
-def test_a_decision_that_no_release_makes_for_an_hour_ends_the_job(declare: Declare) -> None:
-    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
-    task.on_error(lambda invoice_id: hipq.RetryIn(0))
-    worker, job = declined_with_other_arguments()
-    JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
-    row(job).attempts.update(end_time=timezone.now() - timedelta(hours=2))
-
-    worker.work()
-
-    assert (row(job).outcome, row(job).error) == ("failed", "declined")
-
-
-def run_due_jobs_as_started() -> None:
-    """Run due jobs by a worker that has started before another release wrote its signature."""
-    from unittest import mock
-
-    with mock.patch("hipq_django.testing.running.catalog.sync"):
-        run_due_jobs()
-
-
 def test_a_requeued_job_runs_once_the_code_fits(declare: Declare) -> None:
     task = declare.task("shop.send")(send)
     sync("default")
-    job = stored({"invoice_id": 7, "gone": 1}, hours=1)
+    job = stored({"invoice_id": 7, "gone": 1})
     run_due_jobs()
     declare.forget_all()
 

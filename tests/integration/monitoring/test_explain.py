@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.domain.reasons import cannot_start, left_alone, not_let_start
+from hipq_django.domain.reasons import cannot_start, not_let_start
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
 from tests.factories import JobFactory, WorkerFactory
@@ -386,7 +386,7 @@ def test_a_throttler_that_fails_at_another_job_blocks_this_one(
     assert "KeyError: 'region'" in text(job)
 
 
-@pytest.mark.parametrize("say", [cannot_start, not_let_start, left_alone])
+@pytest.mark.parametrize("say", [cannot_start, not_let_start])
 def test_a_job_that_cannot_start_blocks_no_other(say: Callable[[int, str], str]) -> None:
     first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
     problem = say(first.pk, "too much")
