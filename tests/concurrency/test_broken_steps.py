@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import timedelta
 from math import inf
 from typing import Any
 
@@ -204,24 +203,23 @@ def test_the_sweep_for_what_a_crash_has_left(
 def test_new_ranks(
     runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch, in_turn: InTurn
 ) -> None:
-    at_once = timedelta(seconds=-1)  # also after a new measurement of the database's clock
-    monkeypatch.setattr(reranking, "SETTLE", at_once)
-    monkeypatch.setattr(reranking, "COME_BACK", at_once)
     monkeypatch.setattr(reranking, "SLICE_SECONDS", inf)
     monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
     config = get_instance()
 
     def prepare() -> tuple[Act, Act]:
-        by_time = Ordering(Order.TIME, 1, 60)
-        Queue.objects.update(order="time", ranking=by_time.as_ranking())
+        by_priority = Ordering(Order.PRIORITY, 1, 60)
+        Queue.objects.update(order="priority", ranking=by_priority.as_ranking())
         for priority in range(3):
             hipq.enqueue("follows", "x", priority=priority)
-        Queue.objects.update(order="priority")
+        Queue.objects.update(order="time")
 
         def rank() -> int:
             return reranking.continue_ranking(config)
 
         def check() -> None:
+            rank()
+            reranking.find_strays(config)
             rank()
             queue = Queue.objects.get()
             wanted = [

@@ -145,14 +145,12 @@ def continue_ranking(process: Process, declare: Declare) -> Any:
     hipq.enqueue("echo")
     Queue.objects.update(order="priority")
     ranks = set(Job.objects.values_list("rank", flat=True))
-    return Job.objects.all(), Job.objects.exclude(rank__in=ranks).count
+    return Queue.objects.all(), Job.objects.exclude(rank__in=ranks).count
 
 
 def find_strays(process: Process, declare: Declare) -> Any:
     continue_ranking(process, declare)
     process.duties["continue_ranking"].do()
-    queue = Queue.objects.get()
-    Queue.objects.update(ranking=queue.ordering.as_ranking())
     Job.objects.update(rank=F("rank") - 10**15)
     return Queue.objects.all(), Queue.objects.filter(ranking={}).count
 
