@@ -24,6 +24,12 @@ pytestmark = pytest.mark.processes
 
 JOBS = 2_000
 
+END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+    AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+"""Not those of autovacuum, which an owner may not end."""
+
 
 def enqueue_quick(number: int, seconds: float, *, first: int = 0) -> None:
     """Enqueue jobs that work for a moment each."""
@@ -80,10 +86,7 @@ def test_workers_survive_the_end_of_all_their_connections(
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            cursor.execute(END_SESSIONS)
         time.sleep(0.5)
 
     eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
@@ -97,10 +100,7 @@ def let_it_only_read() -> None:
     name = connection.ops.quote_name(connection.settings_dict["NAME"])
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        cursor.execute(END_SESSIONS)
 
 
 def let_it_write() -> None:
