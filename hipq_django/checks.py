@@ -68,9 +68,7 @@ def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:
 
 def check_queues(**_: Any) -> Iterator[checks.CheckMessage]:
     """W005, where a queue of the setting, or that of a job type, is misspelt: it has no limit."""
-    if any(rules.problems()):
-        return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         types = {declared.queue: declared.name for declared in get_all_declared(instance.name)}
         unused = instance.queues.keys() - types.keys()
         for queue in sorted(types.keys() - instance.queues.keys()):
@@ -89,9 +87,7 @@ def check_sensitive(**_: Any) -> Iterator[checks.CheckMessage]:
 
     Any other name may be that of a key within an argument.
     """
-    if any(rules.problems()):
-        return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         for declared in get_all_declared(instance.name):
             if isinstance(declared, Task):
                 yield from _misspelt_fields(declared)
@@ -127,9 +123,9 @@ def _misspelt_fields(task: Task[..., Any]) -> Iterator[checks.CheckMessage]:
 
 def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:
     """E037, for each instance."""
-    if any(rules.problems()) or apps.is_installed("hipq_django.flow"):
+    if apps.is_installed("hipq_django.flow"):
         return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         if instance.flow:
             yield checks.Error(
                 f"HIPQ[{instance.name!r}]['FLOW'] is given, and the app of flows is not installed.",
@@ -157,9 +153,7 @@ def check_pools(**_: Any) -> Iterator[checks.CheckMessage]:
 
     A warning: web processes can do with fewer, and workers may have settings of their own.
     """
-    if any(rules.problems()):
-        return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         size = pool_size(instance.database)
         least = connections_of_worker(1, notify=instance.notify)
         if size is not None and size < least:
@@ -188,9 +182,7 @@ def check_sqlite(**_: Any) -> Iterator[checks.CheckMessage]:
 
 def check_models(**_: Any) -> Iterator[checks.CheckMessage]:
     """W003, for each instance whose database is none that the project's models are written to."""
-    if any(rules.problems()):
-        return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         if places := places_of_models(instance.database):
             yield checks.Warning(
                 f"the jobs of HIPQ[{instance.name!r}] are in database {instance.database!r}, but "
@@ -203,9 +195,7 @@ def check_models(**_: Any) -> Iterator[checks.CheckMessage]:
 
 def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the alias and options of each database of an instance."""
-    if any(rules.problems()):
-        return
-    for alias in sorted({instance.database for instance in instances.get_instances()}):
+    for alias in sorted({instance.database for instance in instances.valid_instances()}):
         if connections[alias].vendor == vendor:
             yield alias, settings.DATABASES[alias].get("OPTIONS", {})
 

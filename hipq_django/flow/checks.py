@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core import checks
 
-from hipq_django.conf import instances, rules
+from hipq_django.conf import instances
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.flow.settings import flow_settings
 
@@ -19,9 +19,7 @@ def register() -> None:
 
 def check_settings(**_: Any) -> Iterator[checks.CheckMessage]:
     """E038, for each instance."""
-    if any(rules.problems()):
-        return
-    for instance in instances.get_instances():
+    for instance in instances.valid_instances():
         try:
             flow_settings(instance.name)
         except ConfigurationError as error:

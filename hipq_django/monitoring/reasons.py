@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 
@@ -210,7 +210,7 @@ def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Re
 
 def _held_threads(alive: Sequence[Worker], now: datetime) -> Iterator[Reason]:
     """Name what holds threads if none is free: the others may be executing other jobs."""
-    if all(worker.executing >= worker.threads for worker in alive):
+    if not _has_free_thread(alive):
         held = [(row, one) for row in alive for one in row.troubles_at(now) if one.name == row.HELD]
         for worker, one in held:
             text = _("Worker %(worker)s, since %(time)s: %(reason)s.")
@@ -345,8 +345,7 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
 
 def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
     alive = [worker for worker in serving if not worker.is_silent(now)]
-    is_busy = alive and all(worker.executing >= worker.threads for worker in alive)
-    if is_busy and not all(worker.is_held for worker in alive):
+    if not (_has_free_thread(alive) or all(worker.is_held for worker in alive)):
         count = sum(worker.threads for worker in alive)
         text = ngettext(
             "The only thread that serves queue %(queue)s is executing another job.",
@@ -355,6 +354,10 @@ def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason
         )
         values = {"count": number_format(count, force_grouping=True), "queue": job.queue}
         yield Reason("busy", text % values)
+
+
+def _has_free_thread(workers: Iterable[Worker]) -> bool:
+    return any(worker.executing < worker.threads for worker in workers)
 
 
 def _at(moment: datetime) -> str:

@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any
 
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+from hipq_django.processes.stop_signals import STOP_SIGNALS
 
 
 def go_on_below_process_1() -> None:
@@ -25,7 +25,7 @@ def go_on_below_process_1() -> None:
     def pass_on(number: int, _frame: Any) -> None:
         os.kill(worker, number)
 
-    for number in PASSED_ON:
+    for number in STOP_SIGNALS:
         signal.signal(number, pass_on)
     ended, status = os.wait()
     while ended != worker:

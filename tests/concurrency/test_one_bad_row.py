@@ -64,6 +64,13 @@ class Move:
         for key in KEYS:
             hipq.enqueue("echo", job_key=key)
 
+    def ask(self, declare: Declare) -> None:
+        """Let the jobs wait for their answers."""
+        declare("asks")(lambda job: hipq.WAIT)
+        for key in KEYS:
+            hipq.enqueue("asks", job_key=key)
+        self.worker.work()
+
     def step(self) -> None:
         """Try the move."""
         self.worker.run_pass()
@@ -146,10 +153,7 @@ class EarlyAnswer(Move):
     bad = f"{Move.bad} AND NEW.outcome = 'succeeded'"
 
     def prepare(self, declare: Declare) -> None:
-        declare("asks")(lambda job: hipq.WAIT)
-        for key in KEYS:
-            hipq.enqueue("asks", job_key=key)
-        self.worker.work()
+        self.ask(declare)
         for key in KEYS:
             AnswerFactory.create(job_type="asks", job_key=key, payload=key)
         self.early = EarlyAnswers(get_instance())
@@ -189,10 +193,7 @@ class TimedOut(Move):
     bad = f"{Move.bad} AND NEW.state = 'error'"
 
     def prepare(self, declare: Declare) -> None:
-        declare("asks")(lambda job: hipq.WAIT)
-        for key in KEYS:
-            hipq.enqueue("asks", job_key=key)
-        self.worker.work()
+        self.ask(declare)
         Job.objects.update(deadline=clock.now("default") - timedelta(seconds=1))
         self.left = RefusedRows("time_out_overdue")
 
