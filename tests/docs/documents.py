@@ -39,14 +39,15 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A Markdown file of the project."""
+    """A Markdown file of the project, or a folder of them that is read as one."""
 
     path: Path
 
     @property
     def text(self) -> str:
         """All of it."""
-        return self.path.read_text()
+        files = sorted(self.path.glob("*.md")) if self.path.is_dir() else [self.path]
+        return "\n".join(file.read_text() for file in files)
 
     @property
     def prose(self) -> str:
@@ -109,7 +110,7 @@ README = Document(ROOT / "README.md")
 INDEX = Document(ROOT / "docs" / "index.md")
 GUARANTEES = Document(ROOT / "docs" / "guarantees.md")
 OPERATIONS = Document(ROOT / "docs" / "operations.md")
-REFERENCE = Document(ROOT / "docs" / "reference.md")
+REFERENCE = Document(ROOT / "docs" / "reference")
 
 
 def all_documents() -> list[Document]:

@@ -374,7 +374,12 @@ def options_of(path: str) -> dict[str, Any]:
 
 
 def test_there_is_one_recipe_for_sqlite() -> None:
-    files = "README.md", "docs/reference.md", "docs/tutorial.md", "example_project/settings.py"
+    files = (
+        "README.md",
+        "docs/reference/settings.md",
+        "docs/tutorial.md",
+        "example_project/settings.py",
+    )
 
     assert [options_of(path) for path in files] == [SQLITE_OPTIONS] * len(files)
 
