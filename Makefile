@@ -13,7 +13,7 @@ SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-all lint check messages bench \
+.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-all lint docs check messages bench \
 	bench-states soak chaos clean
 
 help: ## List the targets
@@ -49,6 +49,10 @@ lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migr
 	$(VENV)/bin/python -m mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python -m django makemigrations --check --dry-run --settings=tests.settings
+
+docs: $(VENV)/.docs ## Build the site of the documents into build/docs; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --quiet
+	@echo "Built build/docs/index.html"
 
 check: lint test ## Everything a commit must pass
 
