@@ -1,7 +1,7 @@
 """Signals, sent after the commit. `sender` is the class `Job`, `job` is the job.
 
-If a receiver raises anything, or has to be interrupted because it does not return, that is logged
-and harms neither the job nor the worker. Without a receiver nothing is done.
+If a receiver raises anything, that is logged and harms neither the job nor the worker. Without a
+receiver nothing is done.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from hipq_django import events
-from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.serialization import error_of, repr_of
+from hipq_django.domain.tracebacks import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,16 +99,14 @@ def send(signal: Signal, job: Job, **more: Any) -> None:
 
 
 def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    """Call the receivers; if one of them does not return, or exits, the others are not called."""
+    """Call the receivers; if one of them exits, the others are not called."""
     try:
-        return bounded(partial(signal.send_robust, type(job), job=job, **more))
-    except DidNotReturnError as error:
-        sentence = f"a receiver {error}; those behind it were not called"
-        events.error("receiver_hangs", sentence, **events.fields_of(job), traceback=where(error))
+        return signal.send_robust(type(job), job=job, **more)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a receiver ends no worker
         raised = job.masked(error_of(error))
         sentence = f"a receiver raised {raised}; those behind it were not called"
-        events.error("receiver_raised", sentence, **events.fields_of(job), traceback=where(error))
+        places = places_of(error)
+        events.error("receiver_raised", sentence, **events.fields_of(job), traceback=places)
     return []

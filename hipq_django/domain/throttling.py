@@ -13,7 +13,6 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.validation import ABOVE_ZERO, MAX_SECONDS, aware_moment, number_in
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
@@ -167,9 +166,7 @@ def _called(
     throttler: partial[Sequence[Verdict]], name: str, candidates: Sequence[Candidate]
 ) -> list[Verdict]:
     try:
-        return bounded(lambda: list(throttler(candidates)))
-    except DidNotReturnError as error:
-        raise ThrottlerError(f"throttler {name} {error}") from error
+        return list(throttler(candidates))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a throttler blocks the queue only

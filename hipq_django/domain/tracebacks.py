@@ -44,6 +44,11 @@ def format_exception(exception: BaseException) -> str:
         return "".join(traceback.format_exception(exception))
 
 
+def places_of(exception: BaseException) -> str:
+    """Return where an exception was raised, without any message, which may quote anything."""
+    return "".join(traceback.format_tb(exception.__traceback__))
+
+
 class _UnusualError(Exception):
     """Python itself has to format this error."""
 

@@ -64,6 +64,7 @@ class ConsumerProcess(RegisteredProcess):
 
     def _step(self) -> None:
         """Receive, store, acknowledge; unacknowledged messages are delivered again."""
+        self._began_pass = steady()
         try:
             renew_broken(self.using)
             source = self._source = self._source or self.settings.open()
@@ -128,6 +129,7 @@ class ConsumerProcess(RegisteredProcess):
 
         After a failure of one message that is tried alone, wait.
         """
+        self._began_pass = steady()
         try:
             renew_broken(self.using)
             self._ensure_registered(after_outage=self._outage.is_on)

@@ -1,18 +1,15 @@
-"""Signs of life: this process's heartbeat, the watchdog over it, and the others' heartbeats."""
+"""Signs of life: this process's heartbeat, and those of the others."""
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from traceback import StackSummary, extract_stack
 from typing import Any
 
 from django.db import connections
 
 from hipq_django import events
-from hipq_django.conf.instances import LOST_AFTER_BEATS, InstanceSettings
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
@@ -20,12 +17,10 @@ from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
-from hipq_django.processes.connections import MIN_SECONDS, renew_broken, shut_all
-from hipq_django.processes.interrupting import Interrupter
+from hipq_django.processes.connections import renew_broken
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread, log_failure
 from hipq_django.processes.patience import bound_waits
-from hipq_django.scheduler.executor import OWN_CODE
 
 GAP_BEATS = 2
 """If two beats are farther apart than this many intervals, there is a gap."""
@@ -143,140 +138,6 @@ class Heartbeat(OwnThread):
                 log_failure("heartbeat_failed", error, worker=self.worker.name)
                 connections[self.using].close()
                 pause = min(self.worker.heartbeat_seconds, back_off.next_seconds())
-
-
-# Watching over this process
-
-LOOKS = 3 * LOST_AFTER_BEATS
-"""How often it looks before it acts: three times in a beat."""
-
-START_SECONDS = 30.0
-"""How long a start may take, until the first beat."""
-
-PASS_SILENCES = 10
-"""How many silences a pass may last while the heart beats on: it may do much."""
-
-
-class _Sign:
-    """A sign of life that stops changing if a thread waits for something that never comes."""
-
-    def __init__(self, read: Callable[[], object], looks: int) -> None:
-        self._read = read
-        self._looks = looks
-        self.last: object = None
-        self._same = 0
-
-    @property
-    def has_just_changed(self) -> bool:
-        """Whether it is far from missing."""
-        return 2 * self._same < self._looks
-
-    def is_missing(self) -> bool:
-        """Look once more; return True after each so many looks without a change.
-
-        Looks are counted, not seconds: while the process sleeps, nothing can be seen.
-        """
-        before, self.last = self.last, self._read()
-        self._same = self._same + 1 if self.last == before else 0
-        if self._same < self._looks:
-            return False
-        self._same = 0
-        return True
-
-
-class Watchdog:
-    """Wakes the threads of the process that wait for a database which does not answer.
-
-    `passes` returns a value that the scheduler's passes change, even while it is idle. `note_hang`
-    is called with what a pass is at that takes long.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        silence_seconds: float,
-        passes: Callable[[], object],
-        note_hang: Callable[[str], None] = lambda reason: None,
-    ) -> None:
-        self._name = name
-        self._patience = max(silence_seconds, MIN_SECONDS)
-        self.heartbeat: Heartbeat | None = None
-        """The heartbeat to watch; until there is one, the start is what takes too long."""
-        self._began = steady()
-        self._heart = _Sign(self._last_beat, LOOKS)
-        self._hangs = _Sign(passes, LOOKS)
-        self._named: object = None
-        """The pass that was said to take long."""
-        self.doing: Callable[[], Mapping[str, Any]] = dict
-        """What a pass is at, as fields of the log."""
-        self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
-        self._note_hang = note_hang
-        self._interval = self._patience / LOOKS
-        self._interrupter = Interrupter(silence_seconds / LOST_AFTER_BEATS, self._interval)
-        self._watched = 0
-        self._stop = threading.Event()
-
-    def open(self) -> None:
-        """Start the thread, which watches over this one."""
-        self._watched = threading.get_ident()
-        self._interrupter.open()
-        threading.Thread(target=self._run, name="hipq-watchdog", daemon=True).start()
-
-    def close(self) -> None:
-        """Let the thread end."""
-        self._stop.set()
-        self._interrupter.close()
-
-    def _last_beat(self) -> float:
-        return self.heartbeat.last if self.heartbeat else self._began
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            try:
-                self._look()
-            except Exception as error:
-                log_failure("watchdog_failed", error, worker=self._name)
-
-    def _look(self) -> None:
-        self._interrupter.look()
-        silent, hangs = self._heart.is_missing(), self._hangs.is_missing()
-        is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
-        if hangs and not silent and self._heart.has_just_changed:  # else it may be the database
-            self._name_pass(self._hangs.last)
-        if silent and not is_starting:
-            self._wake(shut_all())
-        elif self._passes.is_missing():
-            # The others stay: it would not help to close them where code of the project hangs.
-            self._wake(shut_all(only_waiting=True))
-
-    def _name_pass(self, now: object) -> None:
-        """Say once of each pass that takes long what it is at."""
-        if now != self._named:
-            self._named = now
-            sentence = "a pass takes long, and all queues of this worker wait for it"
-            doing, stack = self.doing(), extract_stack(sys._current_frames().get(self._watched))
-            traceback = "".join(stack.format())
-            events.warning("pass_hangs", sentence, worker=self._name, **doing, traceback=traceback)
-            words = [*(f"{name} {value}" for name, value in doing.items()), _place(stack)]
-            self._note_hang(f"it takes long: {', '.join(words)}")
-
-    def _wake(self, closed: int) -> None:
-        if closed:
-            events.error(
-                "database_silent",
-                "a statement got no reply; the waiting connections are closed and new ones are "
-                "opened",
-                worker=self._name,
-                last_beat_seconds=round(steady() - self._last_beat()),
-                closed=closed,
-            )
-
-
-def _place(stack: StackSummary) -> str:
-    """Return where our code has called other code, which is where it hangs."""
-    own = [number for number, frame in enumerate(stack) if frame.filename.startswith(OWN_CODE)]
-    frame = stack[min(own[-1] + 1, len(stack) - 1) if own else -1]
-    return f"{frame.name} in {frame.filename}, line {frame.lineno}"
 
 
 # Watching the others

@@ -15,9 +15,6 @@ from hipq_django.transitions.values import Claim
 LEAST_SECONDS = 60.0
 """How long all threads have to be held, at least, before the worker ends itself."""
 
-EXIT_CODE = 5
-"""Of a process that has ended itself for that."""
-
 
 class HeldThreads:
     """Tells of held threads, in the log once for each job and in the worker's row.

@@ -6,6 +6,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
@@ -14,12 +15,14 @@ from django.db import Error, connections
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line
 from hipq_django.models import Worker
 from hipq_django.processes.connections import look_after_own
-from hipq_django.processes.heartbeat import Heartbeat, Watchdog
+from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.outage import BackOff, Outage
 from hipq_django.processes.troubles import Troubles
+from hipq_django.processes.watchdog import Watchdog
 
 
 class RegisteredProcess(ABC):
@@ -40,12 +43,9 @@ class RegisteredProcess(ABC):
         self._back_off = BackOff()
         self._outage = Outage(self.kind, self.name)
         self.troubles = Troubles(instance, self.using)
-        self._watchdog = Watchdog(
-            self.name,
-            self.config.silence_seconds,
-            self._pass_sign,
-            lambda reason: self.troubles.note("pass", reason),
-        )
+        self._began_pass = steady()
+        self._is_asleep = False
+        self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
 
     def run(self) -> None:
         """Run until stopped or, if that was asked for, until there is nothing left to do."""
@@ -76,16 +76,16 @@ class RegisteredProcess(ABC):
 
     def _sleep(self, seconds: float) -> None:
         """Wait for so long, or until woken."""
-        try:
+        self._is_asleep = True
+        with suppress(Empty):
             self._awake.get(timeout=seconds)
             while True:
                 self._awake.get_nowait()
-        except Empty:
-            return
+        self._is_asleep = False
 
     def _pass_sign(self) -> object:
-        """Return a value that stops changing while a statement of the main thread has no reply."""
-        return object()
+        """Return a value that stops changing while a pass hangs."""
+        return object() if self._is_asleep else self._began_pass
 
     # Belonging
 

@@ -17,10 +17,12 @@ from select import select
 from typing import Any
 
 from hipq_django import events
-from hipq_django.processes.interrupting import SIGNAL
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that tell a process to stop, all alike; SIGHUP comes when a terminal closes."""
+
+ENDED_ITSELF = 5
+"""The exit code of a process that has ended itself, because something does not return."""
 
 LAST_RESORT_SECONDS = 8.0
 """How long a process that was told to stop for the second time may take."""
@@ -53,7 +55,6 @@ def _own_no_signals() -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(SIGNAL, signal.SIG_DFL)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -110,21 +111,20 @@ def note_told(drain_seconds: float | None) -> None:
     """Log once that this process was told to stop, also if a pass hangs that hears of nothing."""
     bound = "" if drain_seconds is None else f", for {drain_seconds:g} s at most"
     sentence = f"it finishes what is running{bound}; a second signal ends it at once"
-    _log_apart(events.info, "told_to_stop", sentence)
+    log_apart(events.info, "told_to_stop", sentence)
 
 
 def end_in_any_case() -> None:
     """End the process if it has not ended a few seconds from now."""
     time.sleep(LAST_RESORT_SECONDS)
-    _log_apart(events.critical, "killed_itself", "it was told to stop at once, and did not")
+    log_apart(events.critical, "killed_itself", "it was told to stop at once, and did not")
     os._exit(1)
 
 
-def _log_apart(log: Callable[..., None], event: str, sentence: str) -> None:
+def log_apart(log: Callable[..., None], event: str, sentence: str, **fields: Any) -> None:
     """Log in a thread of its own: one that hangs may hold the lock of the log."""
-    speaking = threading.Thread(
-        target=log, args=[event, sentence], kwargs={"pid": os.getpid()}, daemon=True
-    )
+    fields["pid"] = os.getpid()
+    speaking = threading.Thread(target=log, args=[event, sentence], kwargs=fields, daemon=True)
     speaking.start()
     speaking.join(1.0)
 

@@ -26,7 +26,7 @@ from hipq_django.models import Worker
 from hipq_django.processes.connections import DeadConnections, renew_broken
 from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
-from hipq_django.processes.held_threads import EXIT_CODE, HeldThreads
+from hipq_django.processes.held_threads import HeldThreads
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.outage import Standstill
 from hipq_django.processes.own_threads import Listener, ResultWriter
@@ -34,6 +34,7 @@ from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.recycling import Recycling
 from hipq_django.processes.registered import RegisteredProcess
+from hipq_django.processes.stop_signals import ENDED_ITSELF
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
@@ -98,8 +99,6 @@ class WorkerProcess(RegisteredProcess):
         self._claimed = 0
         self.declaring = Declaring(self.config)
         self._woken_at = 0.0
-        self._began_pass = steady()
-        self._is_asleep = False
         self._takes_writers_together = takes_writers_together(self.using)
         self.batch = self.in_flight = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
@@ -196,7 +195,7 @@ class WorkerProcess(RegisteredProcess):
             if self._held.are_all():
                 sentence = "no handler returns, so it ends; its supervisor is to start another"
                 events.error("all_threads_held", sentence, worker=self.name)
-                self.exit_code = EXIT_CODE
+                self.exit_code = ENDED_ITSELF
                 return
 
     def _pass(self) -> bool:
@@ -300,11 +299,8 @@ class WorkerProcess(RegisteredProcess):
         pause = (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
         return max(0.0, min(pause, self._firing.wake_at - time.monotonic()))
 
-    def _pass_sign(self) -> object:
-        return object() if self._is_asleep else self._began_pass
-
     def _doing(self) -> dict[str, str]:
-        """Return what a pass is at, as fields of the log."""
+        """Return the duty or the step of the pass that is being done, as fields of the log."""
         if self._duties.doing:
             return {"duty": self._duties.doing}
         step, queues = self.scheduler.doing
@@ -312,9 +308,7 @@ class WorkerProcess(RegisteredProcess):
         return {"step": step, **names}
 
     def _sleep(self, seconds: float) -> None:
-        self._is_asleep = True
         super()._sleep(min(seconds, max(0.0, self._drain_ends - steady())))
-        self._is_asleep = False
 
     def _guarded(self, step: Callable[[], bool]) -> bool:
         """Run a step; after an error of the database back off, then go on."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -19,7 +19,6 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_cut_off, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
-from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.reasons import cannot_start
 from hipq_django.domain.serialization import error_of, storable_text
@@ -39,6 +38,7 @@ from hipq_django.domain.throttling import (
     may_query,
     running_job_of,
 )
+from hipq_django.domain.tracebacks import places_of
 from hipq_django.engines.values import FIRST, ClaimRequest, Which
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance.reranking import rank_ahead
@@ -392,11 +392,7 @@ class Admission:
         except (ThrottlerError, DatabaseError) as error:
             if is_outage(error):
                 raise
-            hung = error.__cause__
-            self._block(
-                in_one_line(error, lambda said: self._masked(said, asked)),
-                where(hung) if isinstance(hung, DidNotReturnError) else "",
-            )
+            self._block(in_one_line(error, lambda said: self._masked(said, asked)))
             return [job for job in jobs if job.has_pending_answer]
         for job in asked:
             verdict = verdicts[job.id]
@@ -412,22 +408,7 @@ class Admission:
         with transaction.atomic(using=self.using) if may_fail else nullcontext():
             running = [*self.running, *map(running_job_of, self.admitted)]
             candidates = [candidate_of(job) for job in jobs]
-            with self._noting_hangs():
-                return ask(self.throttlers, self.queue, self.now, running, candidates)
-
-    @contextmanager
-    def _noting_hangs(self) -> Iterator[None]:
-        """Leave the queue alone for a while after its throttlers had to be interrupted.
-
-        This is noted first: the transaction that waited for them may be gone.
-        """
-        began = time.monotonic()
-        try:
-            yield
-        except (ThrottlerError, DidNotReturnError) as error:
-            if isinstance(error.__cause__ or error, DidNotReturnError):
-                self.context.held_back_scans.leave(self.queue.id, began, time.monotonic())
-            raise
+            return ask(self.throttlers, self.queue, self.now, running, candidates)
 
     def _masked(self, problem: str, asked: Sequence[Job]) -> str:
         """Mask a throttler's error, which may quote data of candidates and running jobs."""
@@ -440,19 +421,17 @@ class Admission:
         before = self.queue.throttler_state
         latest = self.now + timedelta(seconds=self.start_seconds)
         try:
-            with transaction.atomic(using=self.using), self._noting_hangs():
+            with transaction.atomic(using=self.using):
                 self.queue.throttler_state = carried_over(before, self.throttlers, self.now)
                 for admitted in self.counters:
-                    bounded(partial(admitted, self.queue, self.now, len(chosen), latest))
+                    admitted(self.queue, self.now, len(chosen), latest)
                 if self.queue.throttler_state != before:
                     self._update_queue(throttler_state=self.queue.throttler_state)
         except BaseException as error:  # it is code of the project: it may call sys.exit()
             if is_cut_off(error, self.using) or type(error) is KeyboardInterrupt:
                 raise
-            hangs = isinstance(error, DidNotReturnError)
-            what = str(error) if hangs else f"raised {error_of(error)}"
-            problem = self._masked(f"the hook admitted of a throttler {what}", chosen)
-            self._block(problem, where(error))
+            what = f"the hook admitted of a throttler raised {error_of(error)}"
+            self._block(self._masked(what, chosen), places_of(error))
             return False
         return True
 

@@ -33,12 +33,6 @@ it was committed late or goes first, waits for the next one."""
 SCAN_SHARE = 0.05
 """The share of a worker's time for scanning jobs that are held back, once that was in vain."""
 
-HANG_SHARE = 0.2
-"""The share of a worker's time for throttlers that do not return, and have to be interrupted."""
-
-MAX_HANG_PAUSE = 300.0
-"""How long they are left alone at most, also where the whole process was suspended."""
-
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
 
@@ -237,7 +231,6 @@ class HeldBackScans:
         self._in_vain: dict[int, object] = {}
         self._next: dict[int, float] = {}
         self._start_most: set[int] = set()
-        self._left: dict[int, float] = {}
 
     def gave(self, queue: int, looked_at: int, started: int) -> None:
         """Note how many jobs of a queue a scan looked at, and how many of them started."""
@@ -257,7 +250,7 @@ class HeldBackScans:
 
     def may_begin(self, queue: int, now: float) -> bool:
         """Return whether to scan a queue now."""
-        return now >= max(self._next.get(queue, 0.0), self._left.get(queue, 0.0))
+        return now >= self._next.get(queue, 0.0)
 
     def record(
         self, queue: int, began: float, ended: float, limits: object, *, full_scan: bool
@@ -270,10 +263,6 @@ class HeldBackScans:
             self._in_vain[queue] = limits
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
             self._next[queue] = ended + pause_after(ended - began, SCAN_SHARE, most=MAX_SECONDS)
-
-    def leave(self, queue: int, began: float, ended: float) -> None:
-        """Leave a queue alone whose throttlers did not return, whatever changes meanwhile."""
-        self._left[queue] = ended + pause_after(ended - began, HANG_SHARE, most=MAX_HANG_PAUSE)
 
     def forget(self, queue: int) -> None:
         """Let a queue be scanned at once."""

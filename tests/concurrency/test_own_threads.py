@@ -13,11 +13,13 @@ from django.db import connection, transaction
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
-from hipq_django.processes import connections, heartbeat
+from hipq_django.processes import connections, watchdog
 from hipq_django.processes.connections import give_back_own, look_after, look_after_own, shut_all
-from hipq_django.processes.heartbeat import LOOKS, PASS_SILENCES, Heartbeat, Watchdog
+from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import Listener, OwnThread
+from hipq_django.processes.stop_signals import ENDED_ITSELF
+from hipq_django.processes.watchdog import LOOKS, Watchdog
 from hipq_django.processes.worker import WorkerProcess
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.factories import WorkerFactory
@@ -118,7 +120,7 @@ def test_the_listener_listens_on(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_watchdog_watches_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(heartbeat, "MIN_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog, "MIN_SECONDS", 0.01)
     passes = RaisesOnce()
 
     with running(Watchdog("w", 0.01, passes)):
@@ -127,31 +129,34 @@ def test_the_watchdog_watches_on(
     assert said(caplog, "watchdog_failed")
 
 
-def test_the_watchdog_names_once_what_a_pass_is_at_that_takes_long(
+def test_the_watchdog_ends_a_process_whose_pass_hangs_while_the_heart_beats(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And it shuts no connection: none of them waits for the database."""
-    monkeypatch.setattr(heartbeat, "MIN_SECONDS", 0.01)
-    heart = Heartbeat(WorkerFactory.create(), dict, lambda: None)
-    looks = 0
+    """A heart that does not beat either is a matter of the database."""
+    for bound in ("PASS_SECONDS", "MIN_SECONDS"):
+        monkeypatch.setattr(watchdog, bound, 0.05)
+    codes: list[int] = []
+    monkeypatch.setattr(watchdog, "leave", codes.append)
+    heart, looks = Heartbeat(WorkerFactory.create(), dict, lambda: None), 0
+    beats = 0.0
 
     def same_pass() -> str:
         nonlocal looks
         looks += 1
-        heart.last += 1  # it beats on
+        heart.last += beats
         return "the same pass"
 
-    watchdog = Watchdog("w", 0.01, same_pass)
-    watchdog.heartbeat, watchdog.doing = heart, lambda: {"queue": "bank"}
-    look_after_own("default")
-    connection.ensure_connection()
+    watching = Watchdog("w", 0.05, same_pass)
+    watching.heartbeat, watching.doing = heart, lambda: {"queue": "bank"}
+    with running(watching):
+        eventually(lambda: looks > 3 * LOOKS, "it has looked for long")
+        beats = 1.0
+        before = list(codes)
+        eventually(lambda: codes, "it ends")
 
-    with running(watchdog):
-        eventually(lambda: looks > 3 * LOOKS * PASS_SILENCES, "it has looked for long")
-    give_back_own()
-
-    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
-    assert said == [("pass_hangs", "bank")]
+    assert (before, codes[0]) == ([], ENDED_ITSELF)
+    [*_, record] = [r for r in caplog.records if getattr(r, "event", "") == "pass_hangs"]
+    assert (record.queue, "eventually" in str(record.exc_text)) == ("bank", True)  # type: ignore[attr-defined]  # a field of the event
 
 
 @pytest.mark.postgres

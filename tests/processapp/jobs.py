@@ -124,16 +124,9 @@ def stop_once(queue: Queue, now: datetime, running: Any, candidates: Any) -> lis
     return [hipq.Run() for _ in candidates]
 
 
-def wait_for_gate(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
-    """Let all run once the gate of the first one is there; note that it was asked."""
-    Path(candidates[0].job_data["gate"] + ".asked").touch()
-    while not Path(candidates[0].job_data["gate"]).exists():
-        time.sleep(POLL_SECONDS)
-    return [hipq.Run() for _ in candidates]
-
-
 def never_return(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
-    """Do not return, whatever is done against it."""
+    """Note that it was asked, and do not return, whatever is done against it."""
+    Path(candidates[0].job_data["asked"]).touch()
     while True:
         try:
             time.sleep(POLL_SECONDS)

@@ -30,8 +30,9 @@ READ_EARLY = {"DJANGO_SETTINGS_MODULE", "HIPQ_TEST_WITH_SCHEDULE"}
 
 CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"
 END = "hipq_django.processes.stop_signals.END_SECONDS"
-HEARTBEAT_MIN = "hipq_django.processes.heartbeat.MIN_SECONDS"
+HEARTBEAT_MIN = "hipq_django.processes.watchdog.MIN_SECONDS"
 LAST_RESORT = "hipq_django.processes.stop_signals.LAST_RESORT_SECONDS"
+PASS = "hipq_django.processes.watchdog.PASS_SECONDS"
 RESTART = "hipq_django.processes.supervisor.RESTART_SECONDS"
 """Constants that tests shorten."""
 

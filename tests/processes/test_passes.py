@@ -15,10 +15,12 @@ from django.db import connection
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Job, Queue, Worker
+from hipq_django.models import Answer, Job, Worker
+from hipq_django.processes.stop_signals import ENDED_ITSELF
 from tests.factories import AnswerFactory
 from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
-from tests.processes.forked import HEARTBEAT_MIN, LAST_RESORT
+from tests.processes.forked import HEARTBEAT_MIN, LAST_RESORT, PASS
+from tests.processes.test_crashes import begun
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -76,82 +78,46 @@ def troubles() -> Any:
     return next((worker.troubles for worker in Worker.objects.all()), {})
 
 
-def use_throttler(workers: Workers, name: str) -> None:
-    queues = {"slow": {"THROTTLERS": [f"tests.processapp.jobs.{name}"]}}
+def use_throttler(workers: Workers, **constants: float) -> None:
+    """Let a throttler of the queue `slow` not return."""
+    queues = {"slow": {"THROTTLERS": ["tests.processapp.jobs.never_return"]}}
     workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
-    constants = {HEARTBEAT_MIN: 1.5, LAST_RESORT: 1}
+    constants = {HEARTBEAT_MIN: 1.5, LAST_RESORT: 1, **constants}
     workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps(constants)
 
 
-def ran(queue: str) -> bool:
-    """Whether a job of a queue that is enqueued now runs."""
-    job = hipq.enqueue("quick", {"number": 1}, queue=queue)
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, f"a job of {queue} has run")
-    return True
-
-
-def test_a_throttler_that_hangs_holds_its_queue_only(workers: Workers, tmp_path: Path) -> None:
-    """Its worker interrupts it, and serves the other queues."""
-    use_throttler(workers, "wait_for_gate")
-    gate = tmp_path / "gate"
-    job = hipq.enqueue("quick", {"number": 1, "gate": str(gate)}, queue="slow")
-    worker = workers.start()
-
-    eventually(lambda: Queue.objects.get(name="slow").throttler_problem != "NONE", "it is blocked")
-    assert ran("chaos")
-    blocked = Queue.objects.get(name="slow").throttler_problem
-    gate.touch()
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run")
-    worker.terminate()
-
-    log = workers.log.read_text()
-    assert worker.wait(DEADLINE_SECONDS) == 0
-    assert blocked.startswith("throttler wait_for_gate did not return within")
-    assert f'event=queue_blocked queue=slow msg="{blocked}"\n' in log
-    assert "time.sleep(POLL_SECONDS)" in log  # the stack
-    assert "event=back_off" not in log
-
-
-def test_a_worker_ends_while_a_throttler_hangs(workers: Workers, tmp_path: Path) -> None:
-    use_throttler(workers, "wait_for_gate")
-    hipq.enqueue("quick", {"number": 1, "gate": str(tmp_path / "gate")}, queue="slow")
-    worker = workers.start()
-    eventually((tmp_path / "gate.asked").exists, "the throttler is asked")
-    worker.terminate()
-
-    assert worker.wait(DEADLINE_SECONDS) == 0
-
-
-def test_a_throttler_that_cannot_be_interrupted_is_named_and_holds_only_its_worker(
-    workers: Workers,
+def test_a_worker_whose_pass_hangs_says_where_and_ends_and_others_go_on(
+    workers: Workers, tmp_path: Path
 ) -> None:
-    use_throttler(workers, "never_return")
-    job = hipq.enqueue("quick", {"number": 1}, queue="slow")
-    workers.start("slow", "chaos")
-    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "the log names it")
-    eventually(lambda: "pass" in troubles(), "the worker's row says so")
-    reason = troubles()["pass"]["reason"]
-    workers.start("chaos")
+    use_throttler(workers, **{PASS: 1.0})
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    running = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    hanging = workers.start("slow", "held")
+    eventually(lambda: begun(notes) == 1, "its handler runs")
+    stuck = hipq.enqueue("quick", {"number": 1, "asked": str(tmp_path / "asked")}, queue="slow")
 
-    assert ran("chaos")
+    assert hanging.wait(DEADLINE_SECONDS) == ENDED_ITSELF
+    gate.touch()
+    workers.start("held")
+    eventually(lambda: Job.objects.get(pk=running.pk).is_final, "another one has its job")
+
     log = workers.log.read_text()
     [said] = re.findall("event=pass_hangs .*", log)
     assert "queue=slow" in said
-    assert "queue slow, never_return in " in reason
+    assert "in never_return" in log
     assert "event=database_silent" not in log
-    assert not Job.objects.get(pk=job.pk).is_final
+    assert not Job.objects.get(pk=stuck.pk).is_final
 
 
 @pytest.mark.parametrize("options", [[], ["--drain-seconds", "0.5"]], ids=["told again", "bounded"])
-def test_its_worker_ends_at_the_second_signal_or_at_the_end_of_its_bound(
-    workers: Workers, options: list[str]
+def test_a_worker_that_hangs_ends_at_the_second_signal_or_at_the_end_of_its_bound(
+    workers: Workers, tmp_path: Path, options: list[str]
 ) -> None:
-    """The signals that shall interrupt it, which come again and again, count for neither."""
-    use_throttler(workers, "never_return")
-    hipq.enqueue("quick", {"number": 1}, queue="slow")
+    use_throttler(workers)
+    asked = tmp_path / "asked"
+    hipq.enqueue("quick", {"number": 1, "asked": str(asked)}, queue="slow")
     hanging = workers.start("slow", "chaos", *options)
-    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "it hangs")
-    assert "event=told_to_stop" not in workers.log.read_text()
+    eventually(asked.exists, "it hangs")
 
     hanging.terminate()
     eventually(lambda: "event=told_to_stop" in workers.log.read_text(), "it says what helps")
@@ -160,5 +126,3 @@ def test_its_worker_ends_at_the_second_signal_or_at_the_end_of_its_bound(
 
     assert hanging.wait(DEADLINE_SECONDS) == 1
     assert "event=killed_itself" in workers.log.read_text()
-    workers.start("chaos")
-    assert ran("chaos")

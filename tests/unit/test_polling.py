@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hipq_django.scheduler.polling import (
-    MAX_HANG_PAUSE,
     MAX_SCAN_PAUSE,
     MAX_SECONDS,
     PROBE_SECONDS,
@@ -178,17 +177,6 @@ def test_what_started_most_is_forgotten_by_the_next_look() -> None:
     scans.gave(1, 10, 0)
 
     assert not scans.start_most(1)
-
-
-def test_throttlers_that_hang_are_left_alone_for_longer_than_they_took_but_not_for_ever() -> None:
-    scans = HeldBackScans()
-
-    scans.leave(1, AT - 10.0, AT)
-    scans.leave(2, AT - 3_600.0, AT)  # with the process, which was suspended
-
-    assert not scans.may_begin(1, AT + 49.0)
-    assert scans.may_begin(1, AT + 51.0)
-    assert scans.may_begin(2, AT + MAX_HANG_PAUSE)
 
 
 # How long jobs whose starts are counted may take to start

@@ -15,7 +15,6 @@ from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import id_from
 from hipq_django.management.instance_command import InstanceCommand, given_moment
 from hipq_django.models import Job
-from hipq_django.processes.interrupting import interrupting_hangs
 
 Options = dict[str, Any]
 
@@ -94,7 +93,7 @@ class Command(InstanceCommand):
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
         # In English, as all commands print.
-        with override(None), looks_only(self.config.database), interrupting_hangs():
+        with override(None), looks_only(self.config.database):
             reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
         return "\n".join(f"{name}: {reason}" for reason in reasons)
 
