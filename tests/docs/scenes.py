@@ -1,4 +1,4 @@
-"""What the tables of the guarantees say, acted out: one scene for each of their rows."""
+"""What the tables of the guarantees say, acted out: each row has one scene or more."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Stage:
 
 
 Scene = Callable[[Stage], None]
-RACES: dict[str, Scene] = {}
-LOSSES: dict[str, Scene] = {}
+RACES: list[tuple[str, Scene]] = []
+LOSSES: list[tuple[str, Scene]] = []
 
 
 def race(row: str) -> Callable[[Scene], Scene]:
@@ -103,9 +103,9 @@ def loss(row: str) -> Callable[[Scene], Scene]:
     return _row_of(LOSSES, row)
 
 
-def _row_of(scenes: dict[str, Scene], row: str) -> Callable[[Scene], Scene]:
+def _row_of(scenes: list[tuple[str, Scene]], row: str) -> Callable[[Scene], Scene]:
     def register(scene: Scene) -> Scene:
-        scenes[row] = scene
+        scenes.append((row, scene))
         return scene
 
     return register
@@ -135,8 +135,20 @@ def callback_url(job: Job) -> str:
 
 # Who wins a race
 
+EARLY = (
+    "A response comes before its job was enqueued or claimed, or "
+    "before the handler has set its key."
+)
+TWO = "Two different answers come to one job or attempt."
+AFTER_FAILURE = "A response comes after a timeout or an error answer, while the job lives."
+TWICE = "The same answer, or the same message id, comes twice."
+OVER = "A job is cancelled or times out while its handler executes."
+BACK = "A lost worker comes back."
+SAME_KEY = "Two jobs of one type have the same key, or a running job is to be replaced."
+LIMIT = "The limit of a queue is set or lowered while jobs run or are claimed."
 
-@race("A response comes while the handler is still executing.")
+
+@race("A response comes while the handler executes.")
 def response_while_executing(stage: Stage) -> None:
     """The response is the result; with a response handler, what that returns."""
     returning, raising = stage.executing("result"), stage.executing("broken")
@@ -150,7 +162,7 @@ def response_while_executing(stage: Stage) -> None:
     assert end_of(raising) == ("final", "succeeded", "result of the response handler")
 
 
-@race("A response comes before the job was claimed.")
+@race(EARLY)
 def response_before_claim(stage: Stage) -> None:
     """Even for a job of tomorrow."""
     tomorrow = clock.now("default") + timedelta(days=1)
@@ -164,7 +176,7 @@ def response_before_claim(stage: Stage) -> None:
     assert stage.calls == []
 
 
-@race("A response comes before the job was enqueued.")
+@race(EARLY)
 def response_before_enqueue(stage: Stage) -> None:
     """It is kept for the job."""
     answer = hipq.complete("plain", "key", "yes")
@@ -176,7 +188,7 @@ def response_before_enqueue(stage: Stage) -> None:
     assert stage.calls == []
 
 
-@race("A response comes before the handler has set the key that it carries.")
+@race(EARLY)
 def response_before_key(stage: Stage) -> None:
     """The partner is quicker than our handler."""
     job = hipq.enqueue("plain")
@@ -190,7 +202,7 @@ def response_before_key(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("A handler sets a key after a response settled its job.")
+@race("A response comes while the handler executes.")
 def key_after_response(stage: Stage) -> None:
     """The partner called the signed URL at once."""
     job = hipq.enqueue("plain")
@@ -204,7 +216,7 @@ def key_after_response(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("Two different responses come before the job was claimed.")
+@race(TWO)
 def two_early_responses(stage: Stage) -> None:
     """Before it was enqueued, and after."""
     for enqueued in (False, True):
@@ -221,7 +233,7 @@ def two_early_responses(stage: Stage) -> None:
     assert stage.calls == []
 
 
-@race("A response comes after the timeout, while the job may be tried again.")
+@race(AFTER_FAILURE)
 def response_after_timeout(stage: Stage) -> None:
     """In retry, and in error before anything was decided."""
     for decided in (True, False):
@@ -249,7 +261,7 @@ def response_after_end(stage: Stage) -> None:
     assert end_of(job) == ("final", "timed_out", None)
 
 
-@race("A response comes after an error answer, by key, while the job lives.")
+@race(AFTER_FAILURE)
 def response_after_error(stage: Stage) -> None:
     """The partner has thought better of it."""
     job = stage.waiting("again")
@@ -259,7 +271,7 @@ def response_after_error(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("An answer comes by the URL of an attempt that was answered already.")
+@race(TWO)
 def second_answer_by_url(stage: Stage) -> None:
     """The attempt has had its say."""
     job = stage.waiting("again")
@@ -287,7 +299,7 @@ def answer_to_an_earlier_attempt(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("An error answer comes after the timeout of the same attempt.")
+@race("An error answer comes after the timeout of its attempt.")
 def error_answer_after_timeout(stage: Stage) -> None:
     """What the other system says replaces what was guessed."""
     job = stage.waiting("again")
@@ -301,7 +313,7 @@ def error_answer_after_timeout(stage: Stage) -> None:
     assert [attempt.kind for attempt in fresh(job).attempts.all()] == ["answered"]
 
 
-@race("A second response differs from the first.")
+@race(TWO)
 def another_response(stage: Stage) -> None:
     """The first one counts."""
     job = stage.waiting("plain")
@@ -311,7 +323,7 @@ def another_response(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("The same answer comes twice.")
+@race(TWICE)
 def same_answer_twice(stage: Stage) -> None:
     """By key and by URL."""
     job = stage.waiting("plain")
@@ -324,7 +336,7 @@ def same_answer_twice(stage: Stage) -> None:
     assert end_of(job) == ("final", "succeeded", "yes")
 
 
-@race("Two messages have the same message id.")
+@race(TWICE)
 def same_message_id(stage: Stage) -> None:
     """The second is not even stored."""
     stage.waiting("plain")
@@ -334,7 +346,7 @@ def same_message_id(stage: Stage) -> None:
     assert Answer.objects.count() == 1
 
 
-@race("An answer has the key of a job that has ended, and a new job has the key later.")
+@race("A response comes after the job has ended.")
 def answer_of_yesterday(stage: Stage) -> None:
     """Nobody's payment is settled by yesterday's message."""
     stage.ended("plain")
@@ -345,7 +357,7 @@ def answer_of_yesterday(stage: Stage) -> None:
     assert end_of(job) == ("running", "NONE", None)
 
 
-@race("A job is cancelled while its handler executes.")
+@race(OVER)
 def cancel_while_executing(stage: Stage) -> None:
     """What the handler returns is dropped."""
     job = stage.executing("result")
@@ -357,7 +369,7 @@ def cancel_while_executing(stage: Stage) -> None:
     assert end_of(job) == ("final", "cancelled", None)
 
 
-@race("A job times out while its handler executes.")
+@race(OVER)
 def timeout_while_executing(stage: Stage) -> None:
     """What the handler returns counts until that is decided about."""
     in_time = stage.executing("result")
@@ -373,7 +385,7 @@ def timeout_while_executing(stage: Stage) -> None:
     assert end_of(too_late) == ("final", "timed_out", None)
 
 
-@race("A lost worker comes back with a result.")
+@race(BACK)
 def lost_worker_comes_back(stage: Stage) -> None:
     """Another has the job by then, in its second attempt."""
     job = stage.executing("result")
@@ -389,7 +401,7 @@ def lost_worker_comes_back(stage: Stage) -> None:
     assert fresh(job).worker == stage.worker.row
 
 
-@race("A lost worker comes back, and its handler has raised an error or waits for an answer.")
+@race(BACK)
 def lost_worker_has_no_result(stage: Stage) -> None:
     """The loss stays in the history of both; an answer by key settles the job."""
     waiting, broken = stage.executing("plain"), stage.executing("broken")
@@ -404,7 +416,7 @@ def lost_worker_has_no_result(stage: Stage) -> None:
     assert end_of(waiting) == ("final", "succeeded", "paid")
 
 
-@race("A lost worker's handler sets a key.")
+@race(BACK)
 def key_of_a_lost_worker(stage: Stage) -> None:
     """It is told so, and should end."""
     lost = HandWorker()
@@ -436,7 +448,7 @@ def place_deleted(stage: Stage) -> None:
     assert fresh(second).job_type.name == "plain"
 
 
-@race("Two jobs of one type have the same key.")
+@race(SAME_KEY)
 def same_key_twice(stage: Stage) -> None:
     """Until the first is final."""
     first = stage.waiting("plain")
@@ -449,7 +461,7 @@ def same_key_twice(stage: Stage) -> None:
     assert fresh(second).state == "initial"
 
 
-@race("A job is to be replaced while it is running.")
+@race(SAME_KEY)
 def replace_while_running(stage: Stage) -> None:
     """The request is out; nobody can take it back."""
     job = stage.waiting("plain")
@@ -460,7 +472,7 @@ def replace_while_running(stage: Stage) -> None:
     assert list(Job.objects.live()) == [job]
 
 
-@race("The limit is lowered below what is running.")
+@race(LIMIT)
 def limit_lowered(stage: Stage) -> None:
     """Three run under a limit of one; the fourth starts when all of them have ended."""
     running = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(3)]
@@ -477,7 +489,7 @@ def limit_lowered(stage: Stage) -> None:
     assert stage.worker.work() == [fourth]
 
 
-@race("A queue without a limit is given one while a worker claims from it.")
+@race(LIMIT)
 def limit_given_during_a_claim(stage: Stage) -> None:
     """Who claims from a queue without a limit does not lock its row."""
     jobs = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(2)]
