@@ -24,7 +24,10 @@ from hipq_django.flow.models.node import deleted
 
 @names_twins("aliases")
 class Aliases:
-    """The aliases of a node: add, remove, iterate."""
+    """The aliases of a node: add, remove, iterate.
+
+    Those of a relative of a run are changed when that ends.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -47,6 +50,9 @@ class Aliases:
     def add(self, name: str) -> None:
         """Let the node be found by this name; raise `AliasTakenError` if another one is."""
         node, checked = self._node, checked_alias(name)
+        if node.of_run is not None:
+            node.of_run.ask(node, "aliases.add", checked)
+            return
         if not node.exists():
             raise deleted(node)
         try:
@@ -60,6 +66,9 @@ class Aliases:
 
     def remove(self, name: str) -> None:
         """Take a name away; raise `InvalidAliasError` if the node has it not."""
+        if (run := self._node.of_run) is not None:
+            run.ask(self._node, "aliases.remove", checked_alias(name))
+            return
         is_name = isinstance(name, str) and is_storable(name)
         if not (is_name and self._rows.filter(name=name).delete()[0]):
             known = ", ".join(map(repr, self)) or "none"

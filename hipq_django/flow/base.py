@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hipq_django.flow.declaring import ComponentDeclaration
     from hipq_django.flow.models import Node
     from hipq_django.flow.ports import Port
-    from hipq_django.flow.runs.run import Run, RunPort, RunState
+    from hipq_django.flow.runs.run import Run, RunPort
+    from hipq_django.flow.state import State
     from hipq_django.models import Job
 
 
@@ -123,7 +124,7 @@ class Component:
         return self._run.ports("out")
 
     @property
-    def state(self) -> RunState:
+    def state(self) -> State:
         """The values that the node keeps."""
         return self._run.state
 
@@ -240,7 +241,7 @@ class Component:
 
     def spawn(self, name: str, component: Any, **options: Any) -> None:
         """Start a child when this run ends; options are those of `flow.start`."""
-        self._run.spawn(name, component, options)
+        self._run.ask(self.node, "spawn", name, component, **options)
 
     async def aspawn(self, name: str, component: Any, **options: Any) -> None:
         """Do `spawn` in async code."""
@@ -248,11 +249,11 @@ class Component:
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node without parent as a child when this run ends."""
-        self._run.adopt(orphan, name)
+        self._run.ask(self.node, "adopt", orphan, name)
 
     def disown(self, child: Node | str) -> None:
         """Let a child go when this run ends."""
-        self._run.disown(child)
+        self._run.ask(self.node, "disown", child)
 
     def enqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
         """Enqueue a job when this run ends; options are those of `hipq_django.enqueue`."""

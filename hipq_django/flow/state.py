@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,12 +19,21 @@ OF_FLOWS = "flow."
 """How the keys begin of what flows keep in a state themselves."""
 
 
-class StateValues(Mapping[str, Any]):
-    """The values of a state, read as a mapping; `all` says what they are."""
+@names_twins("state")
+class State(Mapping[str, Any]):
+    """The state of a node. Each call reads or writes the database at once.
 
-    @abstractmethod
+    Values that a run sets, of its node or of a relative, are written when it ends; it sees them.
+    """
+
+    def __init__(self, node: Node, run: Any = None) -> None:
+        self._node = node
+        self._run = node.of_run if run is None else run
+
     def all(self) -> dict[str, Any]:
         """Return all values."""
+        ask = stored_values if self._run is None else self._run.state_values
+        return own_values(ask(self._node))
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default."""
@@ -40,40 +48,30 @@ class StateValues(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.all())
 
-
-@names_twins("state")
-class State(StateValues):
-    """The state of a node. Each call reads or writes the database at once."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def all(self) -> dict[str, Any]:
-        """Return all values."""
-        rows = Node.objects.using(self._node.using).row_of(self._node)
-        found = rows.values_list("state_values", flat=True).first()
-        if found is None:
-            raise deleted(self._node)
-        return own_values(found)
-
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values; others stay as they are."""
         new = checked_state({} if values is None else values, **more)
-        self._write(lambda state: state | new)
+        if self._run is not None:
+            self._run.set_state(self._node, new)
+        else:
+            self._write(lambda state: state | new)
 
     def unset(self, *keys: str) -> None:
         """Remove values."""
         check_keys(keys)
-        self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
+        if self._run is not None:
+            self._run.unset_state(self._node, keys)
+        else:
+            self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
 
     def change(self, function: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """Write what the function makes of the present values; return it.
 
         Nobody else changes them meanwhile.
         """
+        if self._run is not None:
+            self._run.refuse(self._node, "state.change")
         return self._write(lambda state: checked_state(function(state)))
-
-    get = StateValues.get  # its own, so that it names its twin
 
     aall = method_twin(all)  # noqa: A003 - the method
     aget = method_twin(get)
@@ -93,6 +91,15 @@ class State(StateValues):
             new = change(own)
             rows.update(state_values=kept | new, update_time=clock.now(using))
         return new
+
+
+def stored_values(node: Node) -> dict[str, Any]:
+    """Return the state of a node as it is stored; raise `NodeDeletedError` where that is gone."""
+    rows = Node.objects.using(node.using).row_of(node)
+    found: dict[str, Any] | None = rows.values_list("state_values", flat=True).first()
+    if found is None:
+        raise deleted(node)
+    return found
 
 
 def own_values(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.runs.relatives import Relative
 from hipq_django.models import Job
 from tests.testapp.flows import CodeError, Double, Recorder, Script
 
@@ -341,9 +340,6 @@ def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Scri
     assert node.state.all() == {"a": 1, "b": 2}
 
 
-READS = {"exists", "is_terminated", "is_idle", "child"}
-
-
 def test_a_run_whose_parent_was_deleted_has_none(script: Script) -> None:
     parent = flow.start("flow.widget", run=False)
     child = parent.spawn("child", "t.scripted")
@@ -360,13 +356,6 @@ def test_a_run_whose_parent_was_deleted_has_none(script: Script) -> None:
 
     assert seen == [None]
     assert child.status == "completed"
-
-
-def test_each_verb_of_nodes_is_one_of_relatives() -> None:
-    verbs = {name for name in vars(flow.Node) if callable(getattr(flow.Node, f"a{name}", None))}
-    methods = {name for name in verbs if callable(vars(flow.Node)[name])}
-
-    assert methods - READS == {name for name in methods if hasattr(Relative, name)}
 
 
 @pytest.mark.django_db(transaction=True)

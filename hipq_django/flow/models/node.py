@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -222,13 +223,15 @@ def _when_run_ends(
     verb: Callable[Concatenate[Node, P], R],
 ) -> Callable[Concatenate[Node, P], R]:
     """Let a verb be done when the run ends that has read the node as one of its family."""
+    takes = signature(verb)
 
     @wraps(verb)
     def call(self: Node, /, *args: P.args, **options: P.kwargs) -> R:
         if self.of_run is None:
             return verb(self, *args, **options)
-        noted: R = getattr(self.of_run.relative(self), verb.__name__)(*args, **options)
-        return noted
+        takes.bind(self, *args, **options)  # what cannot be called raises now
+        known: R = self.of_run.ask(self, verb.__name__, *args, **options)
+        return known
 
     return call
 
@@ -283,14 +286,14 @@ class Node(NodeRow):
         """The other names of the node."""
         from hipq_django.flow.aliases import Aliases
 
-        return Aliases(self) if self.of_run is None else self.of_run.relative(self).aliases
+        return Aliases(self)
 
     @property
     def state(self) -> State:
         """The values that the node keeps."""
         from hipq_django.flow.state import State
 
-        return State(self) if self.of_run is None else self.of_run.relative(self).state
+        return State(self)
 
     # Ports
 

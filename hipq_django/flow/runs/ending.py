@@ -37,8 +37,8 @@ from hipq_django.flow.ports import find_row
 from hipq_django.flow.publishing import announce_heard
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
-from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.runs.run import Run
+from hipq_django.flow.runs.verbs import RELATIVE
 from hipq_django.flow.statements import (
     delete_messages,
     ends_of,

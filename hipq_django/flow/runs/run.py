@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from django.utils.functional import cached_property
 
@@ -20,7 +20,6 @@ from hipq_django.domain.states import Phase
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.connecting import has_default
 from hipq_django.flow.contexts import Entry, current_context, current_group
-from hipq_django.flow.creating import check_given, checked_job
 from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
@@ -30,12 +29,9 @@ from hipq_django.flow.declared_ports import (
     checked_message,
     checked_messages,
     message_with_text,
-    port_options,
 )
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
-from hipq_django.flow.family import checked_child_name
-from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Node, NodePort
@@ -50,13 +46,13 @@ from hipq_django.flow.ports import (
     naming_loop,
 )
 from hipq_django.flow.publishing import LOG_CHANNEL
-from hipq_django.flow.runs.relatives import Relative, adopted, disowned
+from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.unread import UnreadMessages, Volume
-from hipq_django.flow.runs.verbs import kept_options
+from hipq_django.flow.runs.verbs import RELATIVE, kept_options
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
+from hipq_django.flow.state import State, own_values, stored_values
 from hipq_django.flow.statements import UnreadMessage
-from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write
+from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Verb, Write
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
@@ -308,9 +304,38 @@ class Run:
     # State
 
     @cached_property
-    def state(self) -> RunState:
+    def state(self) -> State:
         """The state as this run sees it."""
-        return RunState(self)
+        return State(self.node, self)
+
+    def state_values(self, node: Node) -> dict[str, Any]:
+        """Return the state of the node, or of a relative, with what this run has changed."""
+        if node is self.node:
+            return self.state_now()
+        values = verbs.changed_state(stored_values(node), self._verbs_of(node))
+        self.learn(own_values(values))
+        return values
+
+    def _verbs_of(self, node: Node) -> Iterator[Verb]:
+        """Yield what is noted of a relative, in its order."""
+        for verb, args, options in (*self.done.verbs, *self.doing.verbs):
+            if verb == RELATIVE and args[0] == node.pk:
+                yield args[1], args[2:], options
+
+    def set_state(self, node: Node, values: dict[str, Any]) -> None:
+        """Set values of the node, or of a relative, when the run ends."""
+        if node is self.node:
+            self.learn(values)
+            self.doing.set_state(values)
+        else:
+            self.ask(node, "state.set", values)
+
+    def unset_state(self, node: Node, keys: tuple[str, ...]) -> None:
+        """Remove values when the run ends."""
+        if node is self.node:
+            self.doing.unset_state(keys)
+        else:
+            self.ask(node, "state.unset", *keys)
 
     def state_now(self) -> dict[str, Any]:
         """Return all values of the state with the changes of this run."""
@@ -358,54 +383,16 @@ class Run:
         rows = Node.objects.using(self.using).filter(parent=self.node.pk)
         return set(rows.values_list("rest", flat=True).distinct())
 
-    def relative(self, node: Node) -> Relative:
-        """Return what notes the verbs of one of the family."""
-        return Relative(self, node)
+    def ask(self, node: Node, verb: str, /, *args: Any, **options: Any) -> Any:
+        """Note a verb of the node, or of a relative; return as much of the answer as is known."""
+        return verbs.ask(self, node, verb, *args, **options)
 
-    def spawn(self, name: str, component: Any, options: Mapping[str, Any]) -> None:
-        """Note a child to be started."""
-        what, values = self.spawned(self.node, name, component, options)
-        self.learn(what, values)
-        self.note("spawn", what, **values)
-
-    def spawned(
-        self, parent: Node, name: str, component: Any, options: Mapping[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return a child of a node, and its options, as they are noted."""
-        what = checked_component(component, self.node.instance)
-        child = checked_child_name(name)
-        if "parent" in options:
-            text = f"self.spawn: {child!r} is spawned below {parent}; leave out parent."
-            raise FlowError(text)
-        check_given(options)
-        values = {**options, "job": checked_job(options.get("job"), self.node.instance)}
-        data = (values.get("data") or {}).items()
-        values["data"] = {port: list(messages) for port, messages in data}
-        if at := moment_of(values.get("at"), None, clock.now(self.using)):
-            values["at"] = at.timestamp()
-        return what, {**self.as_json("spawn", values), "name": child, "by": ""}
-
-    def as_json(self, verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options of a verb as a run keeps them that waits for its answer."""
-        values = {**options}
-        for side in values.keys() & {"inputs", "outputs"}:
-            ports = (values[side] or {}).items()
-            values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
-        try:
-            return to_json(values)  # type: ignore[no-any-return]  # a copy of a dict
-        except ValueError as error:
-            text = f"self.{verb}: its options are not JSON: {error}"
-            raise FlowError(text) from error
-
-    def adopt(self, orphan: Node, name: str) -> None:
-        """Note a child to be taken."""
-        args, options = adopted(self.node, orphan, name)
-        self.note("adopt", *args, **options)
-
-    def disown(self, child: Node | str) -> None:
-        """Note a child to be let go."""
-        args, options = disowned(self.node, child)
-        self.note("disown", *args, **options)
+    def refuse(self, node: Node, verb: str) -> NoReturn:
+        """Raise `FlowError` for a verb whose answer cannot wait for the end of the run."""
+        raise FlowError(
+            f"{verb}() of {node} answers at once, but what a run does is done when it ends; call "
+            f"it on flow.get({node.pk})."
+        )
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
@@ -418,7 +405,7 @@ class Run:
         kept = to_json(of_job | how | kept_options(new))
         self.note("enqueue", job_type, to_json(job_data), **kept)
 
-    def note(self, verb: str, *args: Any, **options: Any) -> None:
+    def note(self, verb: str, /, *args: Any, **options: Any) -> None:
         """Note something that is done when the run ends."""
         self.doing.note(verb, list(args), options)
 
@@ -692,25 +679,3 @@ class RunPorts(PortsByName):
         rows = NodePort.objects.using(self._run.using)
         found = rows.filter(node=self._node.pk, direction=self._direction).exclude(name=ANY)
         return iter(list(found.order_by("pk").values_list("name", flat=True)))
-
-
-class RunState(StateValues):
-    """The state of a node in a run."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def all(self) -> dict[str, Any]:
-        """Return all values."""
-        return own_values(self._run.state_now())
-
-    def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Set values when the run ends; this run sees them at once."""
-        new = checked_state({} if values is None else values, **more)
-        self._run.learn(new)
-        self._run.doing.set_state(new)
-
-    def unset(self, *keys: str) -> None:
-        """Remove values when the run ends."""
-        check_keys(keys)
-        self._run.doing.unset_state(keys)

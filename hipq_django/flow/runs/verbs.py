@@ -1,29 +1,206 @@
-"""What runs do to their family, aliases and connections, done when they end."""
+"""What runs do to their node, its relatives and ports: checked and noted now, done at their end.
+
+All that is noted is JSON: it outlives the process of a run that waits for its answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import Error
 
 from hipq_django.api.building import given_values
 from hipq_django.api.enqueueing import enqueue
+from hipq_django.database import clock
 from hipq_django.domain.drafts import NewJob
-from hipq_django.domain.serialization import error_of
+from hipq_django.domain.serialization import error_of, to_json
 from hipq_django.exceptions import HipqError
 from hipq_django.flow import family
+from hipq_django.flow.creating import check_given, checked_job
+from hipq_django.flow.declared_ports import port_options
 from hipq_django.flow.delivering import LockedPortError
 from hipq_django.flow.exceptions import FlowError, UnknownNodeError
+from hipq_django.flow.family import check_kin, checked_child_name
 from hipq_django.flow.graphs import applying
+from hipq_django.flow.graphs.applying import checked_change, checked_component
+from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
-from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.stages import stage
+from hipq_django.flow.values import Verb
+
+if TYPE_CHECKING:
+    from hipq_django.flow.runs.run import Run
 
 Place = Sequence[Any]
+
+RELATIVE = "relative"
+"""How it is noted that something is done to a relative: its id, the verb and what that is given."""
+
+
+# In the run
+
+
+def ask(run: Run, node: Node, verb: str, /, *args: Any, **options: Any) -> Any:
+    """Note a verb of the node of a run, or of a relative; return as much of the answer as is known.
+
+    Raise now for what can be told to be wrong now.
+    """
+    if verb in _ANSWERED_AT_ONCE:
+        run.refuse(node, verb)
+    if verb in _ASKED:
+        return _ASKED[verb](run, node, *args, **options)
+    _note(run, node, verb, *args, **options)
+    return None
+
+
+def _note(run: Run, node: Node, verb: str, /, *args: Any, **options: Any) -> None:
+    run.learn(args, options)
+    if node is run.node:
+        run.note(verb, *args, **options)
+    else:
+        run.note(RELATIVE, node.pk, verb, *args, **options)
+
+
+def _ask_set_ports(
+    run: Run,
+    node: Node,
+    inputs: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    sides = {"inputs": inputs, "outputs": outputs}
+    check_given(sides, "set_ports")
+    given = {side: ports for side, ports in sides.items() if ports is not None}
+    _note(run, node, "set_ports", **_as_json("set_ports", given))
+
+
+def _ask_run(
+    run: Run,
+    node: Node,
+    *,
+    parent: bool = False,
+    force: bool = False,
+    at: datetime | float | None = None,
+    wait: float | None = None,
+) -> Node | None:
+    moment = moment_of(at, wait, clock.now(run.using))
+    if parent:
+        above: Any = node.parent
+        return above and above.run(force=force, at=moment)  # type: ignore[no-any-return]  # a row or None
+    if not (force or may_run(node)):
+        return None
+    _note(run, node, "run", force=force, at=moment and moment.timestamp())
+    return node
+
+
+def _ask_terminate(run: Run, node: Node, **options: bool) -> Node:
+    _note(run, node, "terminate", **options)
+    return node
+
+
+def _ask_delete(run: Run, node: Node, *_args: Any, **_options: Any) -> bool:
+    """Note it if all of the tree is terminated now; it goes if that is so at the end of the run."""
+    is_terminated = node.is_terminated()
+    if is_terminated:
+        _note(run, node, "delete")
+    return is_terminated
+
+
+def _ask_spawn(run: Run, node: Node, /, name: str, component: Any, **options: Any) -> None:
+    what, child = checked_component(component, node.instance), checked_child_name(name)
+    if "parent" in options:
+        raise FlowError(f"self.spawn: {child!r} is spawned below {node}; leave out parent.")
+    check_given(options)
+    values = {**options, "job": checked_job(options.get("job"), node.instance)}
+    data = (values.get("data") or {}).items()
+    values["data"] = {port: list(messages) for port, messages in data}
+    if at := moment_of(values.get("at"), None, clock.now(run.using)):
+        values["at"] = at.timestamp()
+    _note(run, node, "spawn", what, **{**_as_json("spawn", values), "name": child, "by": ""})
+
+
+def _as_json(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    values = {**options}
+    for side in values.keys() & {"inputs", "outputs"}:
+        ports = (values[side] or {}).items()
+        values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
+    try:
+        return to_json(values)  # type: ignore[no-any-return]  # a copy of a dict
+    except ValueError as error:
+        raise FlowError(f"self.{verb}: its options are not JSON: {error}") from error
+
+
+def _ask_apply(run: Run, node: Node, spec: Mapping[str, Any]) -> None:
+    checked_change(node, spec)
+    _note(run, node, "apply", to_json(spec))
+
+
+def _ask_adopt(run: Run, node: Node, orphan: Node, name: str) -> None:
+    check_kin("adopt", node, orphan)
+    _note(run, node, "adopt", orphan.pk, checked_child_name(name), **_which(orphan))
+
+
+def _ask_disown(run: Run, node: Node, child: Node | str) -> None:
+    if isinstance(child, str):
+        _note(run, node, "disown", child)
+    else:
+        check_kin("disown", node, child)
+        _note(run, node, "disown", child.pk, **_which(child))
+
+
+def _which(node: Node) -> dict[str, Any]:
+    """Return what tells a node from another one to which SQLite has given its id since."""
+    return {"created": node.create_time.isoformat()}
+
+
+def _publish(run: Run, node: Node, message: Any) -> None:
+    run.publish(f"/flow/node/{node.pk}", message)
+
+
+_ANSWERED_AT_ONCE = frozenset({"lock", "refresh_lock", "unlock"})
+
+_ASKED: dict[str, Callable[..., Any]] = {
+    "set_ports": _ask_set_ports,
+    "run": _ask_run,
+    "terminate": _ask_terminate,
+    "delete": _ask_delete,
+    "spawn": _ask_spawn,
+    "apply": _ask_apply,
+    "adopt": _ask_adopt,
+    "disown": _ask_disown,
+    "publish": _publish,
+}
+"""What is asked for by more than a note of its arguments."""
+
+_IN_JSON: dict[str, Callable[[Any], Any]] = {
+    "scheduled_run_time": datetime.isoformat,
+    "delay": timedelta.total_seconds,
+    "throttle_factor": float,
+}
+
+
+def kept_options(new: NewJob) -> dict[str, Any]:
+    """Return the options of a job in JSON, in which a run keeps them for `_enqueue`."""
+    values = given_values(new)
+    for name in _IN_JSON.keys() & values.keys():
+        values[name] = _IN_JSON[name](values[name])
+    return values
+
+
+def changed_state(state: dict[str, Any], noted: Iterable[Verb]) -> dict[str, Any]:
+    """Return the state of a relative with the changes among what is noted of it."""
+    for verb, args, _ in noted:
+        if verb == "state.set":
+            state = state | args[0]
+        elif verb == "state.unset":
+            state = {key: value for key, value in state.items() if key not in args}
+    return state
+
+
+# At its end
 
 
 def _spawn(node: Node, component: str | dict[str, Any], **options: Any) -> None:
@@ -52,21 +229,6 @@ def _channels(node: Node, place: Place, channels: Sequence[str]) -> None:
 
 def _clear_default(node: Node, place: Place) -> None:
     del _port(node, place).default
-
-
-_IN_JSON: dict[str, Callable[[Any], Any]] = {
-    "scheduled_run_time": datetime.isoformat,
-    "delay": timedelta.total_seconds,
-    "throttle_factor": float,
-}
-
-
-def kept_options(new: NewJob) -> dict[str, Any]:
-    """Return the options of a job in JSON, in which a run keeps them for `_enqueue`."""
-    values = given_values(new)
-    for name in _IN_JSON.keys() & values.keys():
-        values[name] = _IN_JSON[name](values[name])
-    return values
 
 
 def _enqueue(node: Node, job_type: str, data: Any, **options: Any) -> None:
