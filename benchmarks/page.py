@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from string import Template
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import charts, soak_report
@@ -11,7 +12,7 @@ from benchmarks.paths import FILE
 from benchmarks.report import Row, Spread, rows
 from benchmarks.results import save
 from benchmarks.systems import System, all_systems
-from benchmarks.targets import SOAK, SOAK_HELD, Verdict, leads, verdicts
+from benchmarks.targets import SOAK, SOAK_HELD, Target, Verdict, leads, verdicts
 from benchmarks.workloads import WORKLOADS, Figure, Workload
 
 if TYPE_CHECKING:
@@ -90,26 +91,24 @@ def _summary(found: list[Verdict]) -> str:
 
 
 def _targets(found: list[Verdict]) -> str:
-    """A row for each target; what was missed is in bold."""
+    """Return a row for each target that was missed."""
     lines = [
         (
             LABELS.get(target.of.workload, target.of.workload),
             target.what,
             target.wanted,
-            _reached(verdict),
-            {True: "yes", False: "**no**", None: "not measured"}[verdict.is_met],
+            _reached(target, verdict.reached),
         )
         for verdict in found
         for target in [verdict.target]
+        if verdict.reached is not None and not verdict.is_met
     ]
-    return _table(("", "Target", "Wanted", "Reached", "Met"), lines)
+    return _table(("", "Target", "Wanted", "Reached"), lines)
 
 
-def _reached(verdict: Verdict) -> str:
-    if verdict.reached is None:
-        return "–"  # noqa: RUF001 - a dash in a table
-    digits = next((n for bound, n in ((100, 0), (10, 1), (1, 2)) if verdict.reached >= bound), 3)
-    return f"{verdict.reached:,.{digits}f}{verdict.target.suffix}"
+def _reached(target: Target, reached: float) -> str:
+    digits = next((n for bound, n in ((100, 0), (10, 1), (1, 2)) if reached >= bound), 3)
+    return f"{reached:,.{digits}f}{target.suffix}"
 
 
 def _systems(results: Results, systems: Iterable[System]) -> str:
@@ -141,7 +140,7 @@ def _section(results: Results, workload: Workload, systems: list[System]) -> str
         return ""
     parts = [f"## {workload.id}: {workload.title}", workload.meaning]
     if found:
-        parts.append(f"![{workload.title}]({CHARTS}/{workload.id.lower()}.svg)")
+        parts.append(f"![{workload.id}]({CHARTS}/{workload.id.lower()}.svg)")
         parts.append(_figures(workload, found))
     if troubles:
         parts.append(_bullets(troubles))
@@ -149,13 +148,16 @@ def _section(results: Results, workload: Workload, systems: list[System]) -> str
 
 
 def _figures(workload: Workload, found: list[Row]) -> str:
-    compared = any(row.ratio is not None for row in found)
-    head = ("System", *[_headed(figure) for figure in workload.figures])
-    lines = [
-        (row.system.title, *map(_cell, workload.figures, row.spreads), *_ratio(row, compared))
-        for row in found
-    ]
-    return _table((*head, "hipq_django is") if compared else head, lines)
+    """Return our own figures; the chart has one of each system."""
+    lines = []
+    for row in found:
+        if row.system.is_ours:
+            pairs = zip(workload.figures, row.spreads, strict=True)
+            said = "; ".join(
+                f"{_headed(figure)} {_cell(figure, spread)}" for figure, spread in pairs
+            )
+            lines.append(f"{row.system.title}: {said}")
+    return _bullets(lines)
 
 
 def _troubles(results: Results, workload: Workload, systems: list[System]) -> Iterator[str]:
@@ -165,7 +167,7 @@ def _troubles(results: Results, workload: Workload, systems: list[System]) -> It
         for note in results.notes.get(workload.id, {}).get(system.name, []):
             yield f"{system.title}: {note}"
         for error in results.errors.get(workload.id, {}).get(system.name, []):
-            yield f"{system.title} failed: `{error.replace('`', '')}`"
+            yield f"{system.title} failed: `{shorten(error.replace('`', ''), 100)}`"
 
 
 def _given_fewer(results: Results, workload: Workload, systems: list[System]) -> Iterator[str]:
@@ -197,12 +199,6 @@ def _cell(figure: Figure, spread: Spread | None) -> str:
     if len(spread.values) == 1:
         return text
     return f"{text} ({_number(figure, spread.least)} to {_number(figure, spread.most)})"
-
-
-def _ratio(row: Row, compared: bool) -> tuple[str, ...]:
-    if not compared:
-        return ()
-    return (f"{row.ratio:.2f} times as good" if row.ratio else "",)
 
 
 def _number(figure: Figure, value: float) -> str:

@@ -13,10 +13,9 @@ TITLES = {
 }
 MEGABYTE = 1_048_576
 Sample = dict[str, float]
-MEANING = """One client enqueues at half the rate that it and one worker can keep up together, and
-finished jobs are pruned after a minute. Throughput and the size of the table with its indexes are
-to stay flat. In the second run, which is shorter, a transaction is held open elsewhere for the time
-that is shaded: until it ends, the database cannot reuse the room of what was deleted."""
+MEANING = """One client enqueues at half the rate that it and one worker keep up, and finished jobs
+are pruned after a minute. In the second run a transaction is held open for the time that is
+shaded, so that the database cannot reuse the room of deleted rows."""
 
 
 def figures(run: dict[str, Any]) -> dict[str, float]:

@@ -86,8 +86,8 @@ WORKLOADS = (
     Workload(
         "W1",
         "Enqueue one by one",
-        "One client enqueues 2,000 jobs, each committed before the next. For hipq_django also the "
-        "bare `Job.objects.create` of the same row: the rest is the price of `enqueue` itself.",
+        "One client enqueues 2,000 jobs, each committed before the next; beside it the bare "
+        "`Job.objects.create` of the same row.",
         "enqueue",
         {"jobs": 2_000, "warm_up": 200},
         {"jobs": 100, "warm_up": 10},
@@ -96,8 +96,7 @@ WORKLOADS = (
     Workload(
         "W2",
         "Enqueue in bulk",
-        "One client enqueues 20,000 jobs by the system's own call for many jobs. Systems without "
-        "such a call are not shown.",
+        "20,000 jobs by the system's own call for many jobs, where it has one.",
         "bulk",
         {"jobs": 20_000, "warm_up": 1_000},
         {"jobs": 500, "warm_up": 10},
@@ -106,8 +105,8 @@ WORKLOADS = (
     Workload(
         "W3",
         "Drain, one worker",
-        "One worker does 20,000 jobs that do nothing and were all there before it started. The "
-        "time runs from its first job until all jobs are recorded as done.",
+        "One worker does 20,000 jobs that do nothing and were there before it started, until "
+        "all are recorded as done.",
         "drain",
         {"jobs": 20_000, "workers": 1},
         {"jobs": 2_000, "workers": 1},
@@ -117,9 +116,8 @@ WORKLOADS = (
     Workload(
         "W3b",
         "Jobs that raise and are given up",
-        "One worker does 10,000 jobs that do nothing, then 20,000 whose handler raises, then "
-        "10,000 that do nothing, in the same minute. Each failure is recorded with its error, "
-        "where the system records any.",
+        "One worker does 10,000 jobs that do nothing, 20,000 that raise, and 10,000 that do "
+        "nothing.",
         "storm",
         {"jobs": 20_000, "kind": "raise", "tries": 1},
         {"jobs": 2_000, "kind": "raise", "tries": 1},
@@ -130,7 +128,7 @@ WORKLOADS = (
     Workload(
         "W3c",
         "Jobs that raise and are tried three times at once",
-        "The same with jobs that are tried again at once, three times in all; each time counts.",
+        "The same with jobs that are tried three times at once; each time counts.",
         "storm",
         {"jobs": 20_000, "kind": "raise_thrice", "tries": 3},
         {"jobs": 2_000, "kind": "raise_thrice", "tries": 3},
@@ -141,9 +139,8 @@ WORKLOADS = (
     Workload(
         "W3d",
         "Drain far from the database",
-        "Three workers do 5,000 jobs that do nothing, from a queue without a limit, from one with "
-        "limit 100 and from one with a limit for each of 100 tenants, while all that workers and "
-        "PostgreSQL send each other takes 0.2 s each way.",
+        "Three workers do 5,000 jobs from a queue without a limit, with limit 100, and with a "
+        "limit for each of 100 tenants, 0.2 s each way from PostgreSQL.",
         "far",
         {"jobs": 5_000, "workers": 3, "seconds_each_way": 0.2},
         {"jobs": 200, "workers": 3, "seconds_each_way": 0.02},
@@ -156,7 +153,7 @@ WORKLOADS = (
     Workload(
         "W4",
         "Drain, two workers",
-        "W3 with two workers and 40,000 jobs, from the moment when both have begun.",
+        "W3 with two workers and 40,000 jobs.",
         "drain",
         {"jobs": 40_000, "workers": 2},
         {"jobs": 2_000, "workers": 2},
@@ -167,9 +164,8 @@ WORKLOADS = (
     Workload(
         "W4b",
         "Handlers that wait on the network",
-        "Each handler asks a server on the same machine that takes 20 ms to answer. One worker, "
-        "as many jobs at a time as the column says "
-        "(threads, or tasks of one thread where a system is built on asyncio).",
+        "Each handler asks a server that takes 20 ms to answer; one worker, so many jobs at a "
+        "time.",
         "network",
         {"jobs_each": 100, "workers": 1, "concurrency": CONCURRENCY},
         {"jobs_each": 5, "workers": 1, "concurrency": (8, 32)},
@@ -179,7 +175,7 @@ WORKLOADS = (
     Workload(
         "W4c",
         "Handlers that wait on the network, two workers",
-        "The same with two worker processes, each with as many jobs at a time as the column says.",
+        "The same with two workers.",
         "network",
         {"jobs_each": 200, "workers": 2, "concurrency": CONCURRENCY},
         {"jobs_each": 10, "workers": 2, "concurrency": (8, 32)},
@@ -189,11 +185,9 @@ WORKLOADS = (
     Workload(
         "W5",
         "Latency of an idle worker",
-        "From the enqueue's commit to the first line of the handler; one job every 100 ms, 200 "
-        "jobs, to a worker that has nothing else to do. Idle is what the worker, its child "
-        "processes and their sessions in PostgreSQL (not Redis) then use of a core while nothing "
-        "is enqueued for 10 s. Peers that poll are set to do it every 10 ms, which buys latency "
-        "with idle work; hipq_django is as shipped.",
+        "From the enqueue's commit to the first line of the handler, one job every 100 ms; and "
+        "what worker and sessions use of a core while nothing is enqueued. Peers that poll do "
+        "it every 10 ms.",
         "latency",
         {"jobs": 200, "pause_seconds": 0.1, "idle_seconds": 10},
         {"jobs": 10, "pause_seconds": 0.1, "idle_seconds": 1},
@@ -202,8 +196,7 @@ WORKLOADS = (
     Workload(
         "W5b",
         "Many clients, with and without wake-ups",
-        "16 client processes enqueue as fast as they can, and a worker listens that takes none of "
-        "the jobs. Whether to wake workers at a commit is the setting `NOTIFY`.",
+        "16 processes enqueue as fast as they can, with `NOTIFY` on and off.",
         "clients",
         {"clients": 16, "seconds": 4, "turns": 4},
         {"clients": 4, "seconds": 1, "turns": 1},
@@ -215,7 +208,7 @@ WORKLOADS = (
     Workload(
         "W5c",
         "Latency by polling alone",
-        "W5 on databases that wake nobody: SQLite, and PostgreSQL with the setting `NOTIFY` off.",
+        "W5 on databases that wake nobody.",
         "polling",
         {"jobs": 200, "pause_seconds": 0.1, "idle_seconds": 10},
         {"jobs": 10, "pause_seconds": 0.1, "idle_seconds": 1},
@@ -224,8 +217,7 @@ WORKLOADS = (
     Workload(
         "W5d",
         "Latency beside a storm of failures",
-        "From the enqueue's commit to the first line of the handler, as in W5, while the same "
-        "worker is at 150,000 jobs of another queue that all raise.",
+        "W5 while the same worker is at 150,000 jobs of another queue that all raise.",
         "storm_beside",
         {"failing": 150_000, "jobs": 100, "pause_seconds": 0.03},
         {"failing": 6_000, "jobs": 20, "pause_seconds": 0.01},
@@ -237,8 +229,7 @@ WORKLOADS = (
     Workload(
         "W6",
         "Drain with a large table",
-        "W3 again, while 1,000,000 jobs scheduled for the future and 1,000,000 finished jobs are "
-        "in the table and in the same queue.",
+        "W3 beside 1,000,000 scheduled and 1,000,000 finished jobs in the same queue.",
         "large_table",
         {"future": 1_000_000, "final": 1_000_000, "jobs": 20_000, "workers": 1},
         {"future": 2_000, "final": 2_000, "jobs": 2_000, "workers": 1},
@@ -250,8 +241,8 @@ WORKLOADS = (
     Workload(
         "W7",
         "Memory and transactions",
-        "Taken during W3: the peak resident memory of the worker with its child processes (pages "
-        "that processes share count for each), and what PostgreSQL counted as transactions.",
+        "During W3: peak resident memory of the worker with its child processes, and "
+        "PostgreSQL's count of transactions.",
         "",
         {},
         {},
@@ -270,8 +261,7 @@ WORKLOADS = (
     Workload(
         "W7b",
         "A million jobs",
-        "Taken while the table of W6 is filled, in the first round only: one worker does 1,000,000 "
-        "jobs without a break. Memory is taken when a fifth is done and at the end.",
+        "One worker does 1,000,000 jobs without a break, in the first round only.",
         "",
         {},
         {},
@@ -286,9 +276,8 @@ WORKLOADS = (
     Workload(
         "W8",
         "Drain under a throttle limit",
-        "Jobs of weights 1 to 3 in a queue with limit 100, against the same jobs in a queue "
-        "without a limit. No peer has such a limit. All the while another session asks the "
-        "database for the sum of the weights that run; the greatest that it ever saw is shown.",
+        "Jobs of weights 1 to 3 in a queue with limit 100, against the same jobs without a "
+        "limit; and the greatest sum that another session ever saw.",
         "throttled",
         {"jobs": 20_000, "workers": (1, 2)},
         {"jobs": 500, "workers": (1, 2)},
@@ -304,11 +293,8 @@ WORKLOADS = (
     Workload(
         "W9",
         "Answers",
-        "100,000 jobs wait for their answer; 10,000 are answered on each way, each answer in a "
-        "transaction of its own: by `complete` of one client and of four threads; by callbacks "
-        "that are handed to Django's WSGI application, without a server in front of it, by one "
-        "and by four threads. Then a consumer takes 10,000 from Kafka (librdkafka's own test "
-        "cluster), and the others come by `receive_many`, 500 at a time.",
+        "10,000 answers each way to 100,000 waiting jobs: by `complete` and by callbacks (WSGI,"
+        " without a server), of one and of four threads; from Kafka; by `receive_many`.",
         "answers",
         {"waiting": 100_000, "share": 10_000, "threads": 4, "batch": 500},
         {"waiting": 3_600, "share": 600, "threads": 2, "batch": 50},
@@ -325,8 +311,7 @@ WORKLOADS = (
     Workload(
         "W10",
         "Many queues, many keys",
-        "W3 again, with the jobs spread over 200 queues, and in one queue for 10,000 tenants of "
-        "which each may run five jobs at a time (`KeyLimit`).",
+        "W3 over 200 queues, and in one queue with a `KeyLimit` for 10,000 tenants.",
         "many",
         {"jobs": 20_000, "queues": 200, "tenants": 10_000},
         {"jobs": 500, "queues": 20, "tenants": 100},
@@ -339,8 +324,8 @@ WORKLOADS = (
     Workload(
         "W11",
         "A queue kept at its limit",
-        "Limit 10, four workers, 400 jobs of weights 1 to 3 that take 0.25 s: the share of the "
-        "time in which the next job did not fit, and the greatest sum of weights ever in flight.",
+        "Limit 10, four workers, jobs of 0.25 s: the share of the time in which the next job "
+        "did not fit, and the greatest sum in flight.",
         "share",
         {"jobs": 400, "seconds": 0.25, "workers": 4},
         {"jobs": 60, "seconds": 0.1, "workers": 4},
@@ -352,7 +337,7 @@ WORKLOADS = (
     Workload(
         "W12",
         "Drain on SQLite",
-        "W3 with a SQLite file instead of a server.",
+        "W3 with an SQLite file.",
         "drain",
         {"jobs": 20_000, "workers": 1},
         {"jobs": 2_000, "workers": 1},
@@ -361,10 +346,8 @@ WORKLOADS = (
     Workload(
         "W13",
         "Many messages through one pipeline",
-        "20,000 messages go through three steps, one after the other, by one worker. In "
-        "hipq_django they are three connected nodes, and at the end all messages lie on the port "
-        "of the last one, in their order. In the others each message is a workflow of three steps, "
-        "a task that defers another one, or a chain, without an order among them.",
+        "20,000 messages through three steps by one worker: in hipq_django three nodes, which "
+        "keep the order; in the others 20,000 workflows or chains.",
         "flow_messages",
         {"messages": 20_000},
         {"messages": 500},
@@ -374,8 +357,7 @@ WORKLOADS = (
     Workload(
         "W14",
         "Many pipelines",
-        "5,000 pipelines of three steps, with one message each, by one worker and by two. In "
-        "hipq_django they are 15,000 nodes, of which each is run once.",
+        "5,000 pipelines of three steps with one message each; in hipq_django 15,000 nodes.",
         "flow_pipelines",
         {"pipelines": 5_000, "workers": (1, 2)},
         {"pipelines": 30, "workers": (1, 2)},
@@ -392,9 +374,8 @@ WORKLOADS = (
     Workload(
         "W15",
         "Latency of a flow",
-        "One message every 100 ms to a pipeline of three nodes whose worker has nothing else to "
-        "do: from the commit of the write to the first line of the first node's code, and until "
-        "another process finds the message behind the third node.",
+        "From the commit of a message to the first line of the first of three nodes, and until "
+        "it lies behind the third.",
         "flow_latency",
         {"messages": 200, "pause_seconds": 0.1},
         {"messages": 10, "pause_seconds": 0.05},
@@ -408,8 +389,8 @@ WORKLOADS = (
     Workload(
         "W16",
         "A stage of jobs",
-        "20,000 messages lie before a stage of a graph, which makes a job of each, at most 1,000 "
-        "at a time, and hands their results on; by one worker, until all of them lie behind it.",
+        "A stage makes a job of each of 20,000 messages, at most 1,000 at a time, and hands the"
+        " results on.",
         "flow_stage",
         {"jobs": 20_000, "limit": 1_000},
         {"jobs": 500, "limit": 200},
@@ -418,9 +399,7 @@ WORKLOADS = (
     Workload(
         "W17",
         "A writer that does not commit",
-        "16 processes write to one port, each a message every 200 ms for 10 s; then again, beside "
-        "another one that has written and keeps its transaction open all the while. Each has "
-        "written before, so that it has its connection.",
+        "16 processes write to one port, then again beside one that keeps its transaction open.",
         "flow_writers",
         {"writers": 16, "seconds": 10, "pause_seconds": 0.2},
         {"writers": 4, "seconds": 1, "pause_seconds": 0.2},
@@ -435,7 +414,7 @@ WORKLOADS = (
     Workload(
         "W18",
         "Jobs beside flows",
-        "W1, W3 and W8 of one worker, with the app of flows installed and without it, in turns.",
+        "W1, W3 and W8 with the app of flows installed and without it.",
         "beside_flows",
         {
             "turns": 8,
@@ -459,11 +438,8 @@ WORKLOADS = (
     Workload(
         "W20",
         "Plain functions",
-        "One client enqueues 3,000 jobs of a type with a handler for the whole job, 3,000 of a "
-        "task with its arguments, and 3,000 of a task whose arguments pydantic checks, in turns "
-        "of 500. Then one worker drains 20,000 jobs of the type and 20,000 of the task, and again "
-        "in the other order. No peer stands beside it: none has both, and what plain functions "
-        "cost there is W1 and W3.",
+        "3,000 enqueues and 20,000 jobs of a job type, of a task, and of a task whose arguments"
+        " pydantic checks.",
         "tasks",
         {"turns": 6, "jobs": 500, "drained": 20_000},
         {"turns": 2, "jobs": 50, "drained": 2_000},
@@ -479,9 +455,7 @@ WORKLOADS = (
         "W21",
         "A schedule that is due each second",
         "From each of 60 whole seconds to the first line of the handler of the job that is due "
-        "then, in a worker that has nothing else to do. Celery and dj_queue do not tell a job when "
-        "it was due: there it is the second in which it began, and a second without a job counts "
-        "until the next one.",
+        "then.",
         "ticks",
         {"seconds": 60},
         {"seconds": 5},
@@ -490,10 +464,8 @@ WORKLOADS = (
     Workload(
         "W22",
         "Many schedules",
-        "10,000 schedules are due at the same moment: how fast one worker, and two, make their "
-        "jobs, while the same workers run them. And what a look costs while none is due. Peers "
-        "are given 1,000, because they take long for each; those are shown that take schedules by "
-        "the thousand and say when they made a job, which Celery's beat does not.",
+        "10,000 schedules (peers: 1,000) are due at once: how fast workers make and run their "
+        "jobs; and the cost of a look while none is due.",
         "schedules",
         {"schedules": 10_000, "workers": (1, 2), "warm_up": 100, "looks": 200}
         | {"peer_schedules": 1_000, "peer_start_seconds": 20},
@@ -508,13 +480,8 @@ WORKLOADS = (
     Workload(
         "W23",
         "Jobs that follow others",
-        "A chain of 200 steps in an idle worker: from the beginning of a step to that of the next. "
-        "A batch of 100,000 jobs: the rate of enqueuing against that of `enqueue_many`, and from "
-        "the end of the last to the beginning of the job that it calls back. A job that waits for "
-        "1,000 others: what it takes to see, when one has ended, whether it may go on, and what "
-        "the end of the last one takes, which lets it go on. Of peers a chain is measured: "
-        "Celery's own, and in Procrastinate each task defers the next. Where "
-        "peers call back after many jobs, it is by a store of results, which is off here.",
+        "A chain of 200 steps; a batch of 100,000 jobs and its callback; a job that waits for "
+        "1,000 others.",
         "chains",
         {"steps": 200, "members": 100_000, "needs": 1_000, "looks": 50},
         {"steps": 10, "members": 1_000, "needs": 50, "looks": 5},
@@ -530,10 +497,8 @@ WORKLOADS = (
     Workload(
         "W24",
         "Tasks of Django",
-        "The tasks of `django.tasks` (Django 6, or on 5.2 its backport) by a backend. One client "
-        "enqueues 3,000, and one worker drains 20,000. For hipq_django also against jobs of its "
-        "own, enqueued in turns of 500 and drained in both orders, and what `get_result` asks the "
-        "database.",
+        "Tasks of `django.tasks`: 3,000 enqueues, 20,000 jobs by one worker, against jobs of "
+        "our own, and the queries of `get_result`.",
         "django_tasks",
         {"turns": 6, "jobs": 500, "drained": 20_000, "results": 200},
         {"turns": 2, "jobs": 50, "drained": 1_000, "results": 20},
@@ -551,9 +516,8 @@ WORKLOADS = (
     Workload(
         "W25",
         "The test kit",
-        "What a project's tests wait for, in one transaction as in a `TestCase`: "
-        "`testing.run_due_jobs` with 1,000 jobs that do nothing, and `testing.run_for` over 30 "
-        "days in which a schedule fires each hour.",
+        "In one transaction: `run_due_jobs` with 1,000 jobs, and `run_for` over 30 days with an"
+        " hourly schedule.",
         "kit",
         {"warm_up": 100, "jobs": 1_000, "days": 30},
         {"warm_up": 10, "jobs": 50, "days": 1},
@@ -566,12 +530,9 @@ WORKLOADS = (
     Workload(
         "W26",
         "What grows",
-        "What costs more the more there is of something, and has a bound. A worker that idles "
-        "beside 100,000 jobs which a throttler holds: its share of a core, its sessions in "
-        "PostgreSQL included, and what the database writes to its log. The search for jobs with "
-        "the rank of a former order, among 100,000. The search for answers that have missed their "
-        "job, among 50,000 early ones. What a claim reads and writes of a `RateLimit` with 99,000 "
-        "starts. A job that runs, fails and is decided after 100,000 attempts.",
+        "What grows with the rows: an idle worker beside 100,000 held jobs; searches for old "
+        "ranks among 100,000 and for early answers among 50,000; a `RateLimit` with 99,000 "
+        "starts; a job after 100,000 attempts.",
         "growing",
         {
             "held": 100_000,

@@ -65,7 +65,7 @@ CELLS = (
     Cell(
         name="calm",
         title="No fault",
-        meaning="Nothing is done. An error that appears here is not caused by a fault.",
+        meaning="Nothing is done.",
         databases=BOTH,
         bounds=Bounds(longest_wait=5, recovery=None),
     ),
@@ -73,61 +73,60 @@ CELLS = (
     Cell(
         name="server-restart",
         title="Server restarted",
-        meaning="The database server is restarted normally (`pg_ctl stop -m fast`): it ends all "
-        "sessions, writes its data and comes back within a second.",
+        meaning="`pg_ctl stop -m fast`; the server is back within a second.",
         fault=server.restart,
     ),
     Cell(
         name="server-crash",
         title="Server crashes",
-        meaning="The server stops at once, without writing anything (`pg_ctl stop -m immediate`), "
-        "and recovers from its log when it is started again.",
+        meaning="`pg_ctl stop -m immediate`, and a recovery from the log.",
         fault=server.crash,
     ),
     Cell(
         name="server-killed",
         title="Server killed",
-        meaning="The server's main process is killed with SIGKILL, as the kernel does when memory "
-        "runs out. Its child processes notice it and end; then the server is started again.",
+        meaning="SIGKILL to the server's main process.",
         fault=server.kill,
     ),
     Cell(
         name="outage",
         title="Long outage",
-        meaning="The server is away for longer than three heartbeats, so that no worker can show "
-        "that it is alive. When it is back, no worker may be declared lost because of that.",
+        meaning=(
+            "The server is away for longer than three heartbeats. No worker may be declared lost "
+            "because of that."
+        ),
         fault=server.outage,
         pause=(3.0, 5.0),
     ),
     Cell(
         name="outage-reserved",
         title="Outage amid reservations",
-        meaning="In the middle of six hundred quick jobs, forty of three seconds hold the threads "
-        "of all workers, and quick ones are claimed ahead of these threads. At this moment the "
-        "server stops at once, and stays away until after the slow jobs have ended. No job may "
-        "fail that had not started.",
+        meaning=(
+            "The server stops while quick jobs are claimed ahead of threads that slow jobs hold. No"
+            " job may fail that had not started."
+        ),
         fault=server.outage_of_reserved,
         pause=(4.0, 6.0),
     ),
     Cell(
         name="sessions-ended",
         title="Sessions ended",
-        meaning="All sessions of workers, clients and bank are ended with "
-        "`pg_terminate_backend`, every 0.3 seconds for three seconds, again and again.",
+        meaning="All sessions are ended with `pg_terminate_backend`, again and again.",
         fault=server.end_sessions,
     ),
     Cell(
         name="no-slots",
         title="No connections left",
-        meaning="All sessions of the project are ended, and another client takes every connection "
-        "that `max_connections` allows, for three to six seconds.",
+        meaning=(
+            "Another client takes every connection that `max_connections` allows, for three to six "
+            "seconds."
+        ),
         fault=server.use_up_slots,
     ),
     Cell(
         name="disk-full",
         title="Disk full",
-        meaning="A file takes all the free space on the database's disk, a separate file system, "
-        "for two to five seconds. If that ends the server, it is started again when there is room.",
+        meaning="A file takes all the free space of the database's disk, for two to five seconds.",
         fault=rows.fill_the_disk,
         databases=BOTH,
         needs_disk=True,
@@ -136,8 +135,7 @@ CELLS = (
     Cell(
         name="workers-killed",
         title="Workers killed",
-        meaning="Every one to three seconds a worker is killed with SIGKILL, and a new one "
-        "started.",
+        meaning="Every one to three seconds a worker is killed (SIGKILL), and a new one started.",
         fault=processes.kill_a_worker,
         databases=BOTH,
         bounds=Bounds(may_lose=True),
@@ -145,17 +143,14 @@ CELLS = (
     Cell(
         name="workers-stopped",
         title="Workers stopped for a moment",
-        meaning="A worker is stopped with SIGSTOP for up to one heartbeat, and continued, as on a "
-        "machine that swaps. No worker may be declared lost because of that.",
+        meaning="SIGSTOP for up to one heartbeat. No worker may be declared lost.",
         fault=processes.suspend_shortly,
         databases=BOTH,
     ),
     Cell(
         name="workers-suspended",
         title="Workers suspended for long",
-        meaning="A worker is stopped with SIGSTOP in the middle of nine hundred quick jobs and a "
-        "few slow ones, for six heartbeats or more. After three heartbeats the others declare it "
-        "lost and do its work. Then it is continued, in the middle of what it was doing.",
+        meaning="SIGSTOP for six heartbeats or more amid quick jobs; then the worker goes on.",
         fault=processes.suspend_for_long,
         databases=BOTH,
         pause=(2.0, 3.0),
@@ -164,9 +159,10 @@ CELLS = (
     Cell(
         name="given-up",
         title="Living workers given up",
-        meaning="The row of a living worker is marked as lost, as happens when a virtual machine "
-        "was suspended and its own clocks stood still. The worker must notice it, start nothing in "
-        "between, and go on as a new worker.",
+        meaning=(
+            "The row of a living worker is marked as lost. It must notice, start nothing in "
+            "between, and go on as a new worker."
+        ),
         fault=processes.give_up_a_living_worker,
         databases=BOTH,
         bounds=Bounds(may_lose=True, longest_wait=10),
@@ -174,8 +170,7 @@ CELLS = (
     Cell(
         name="rolling-restart",
         title="Rolling restarts",
-        meaning="A new worker is started and the oldest one told to stop (SIGTERM), again and "
-        "again, as in a deployment that never finishes.",
+        meaning="A new worker is started and the oldest told to stop, again and again.",
         fault=processes.restart_in_turn,
         databases=BOTH,
         pause=(0.1, 0.5),
@@ -184,10 +179,10 @@ CELLS = (
     Cell(
         name="clock-steps",
         title="A clock is set",
-        meaning="The wall clock of one worker's machine is set again and again: two hours forward, "
-        "two hours back, 25 hours forward, 40 seconds in either direction. The library "
-        "time-machine changes what the worker's process sees (`time.time`, `datetime.now`, "
-        "`CLOCK_REALTIME`); the clocks of the database and of the other workers are right.",
+        meaning=(
+            "The wall clock of one worker is set two hours forward and back, 25 hours forward, and "
+            "by 40 seconds."
+        ),
         fault=processes.step_the_clock,
         has_clock=True,
         pause=(0.2, 1.0),
@@ -197,17 +192,17 @@ CELLS = (
     Cell(
         name="connections-cut",
         title="Connections cut",
-        meaning="Workers reach the server through a proxy, which closes all their connections "
-        "three times within two seconds, again and again.",
+        meaning="A proxy closes all connections of workers three times within two seconds.",
         fault=network.cut,
         is_wired=True,
     ),
     Cell(
         name="connections-silent",
         title="Connections silent",
-        meaning="From one moment on, everything that workers and server send each other is "
-        "dropped, and no connection is closed, as by a firewall that has forgotten them. Half of "
-        "the time new connections get no reply for some seconds either.",
+        meaning=(
+            "Everything that workers and server send each other is dropped, and no connection is "
+            "closed."
+        ),
         fault=network.silence,
         is_wired=True,
         pause=(6.0, 8.0),
@@ -216,8 +211,7 @@ CELLS = (
     Cell(
         name="network-slow",
         title="Slow network",
-        meaning="Each piece of data between workers and server takes 0.2 to 0.4 seconds in each "
-        "direction.",
+        meaning="Each piece of data takes 0.2 to 0.4 seconds in each direction.",
         fault=network.slow_down,
         is_wired=True,
         load=0.2,
@@ -225,17 +219,17 @@ CELLS = (
     Cell(
         name="messages-torn",
         title="Messages torn",
-        meaning="Connections of workers break off in the middle of a message, either a request or "
-        "a reply.",
+        meaning="Connections break off in the middle of a message.",
         fault=network.tear,
         is_wired=True,
     ),
     Cell(
         name="commits-unanswered",
         title="Replies to commits lost",
-        meaning="A tenth of the commits of workers, clients and bank is carried out by the server, "
-        "but the connection ends before the reply; some of the others never reach the server. The "
-        "sender cannot tell which.",
+        meaning=(
+            "A tenth of the commits is carried out, but the connection ends before the reply; some "
+            "others never reach the server."
+        ),
         fault=network.lose_replies,
         is_wired=True,
         is_all_wired=True,
@@ -244,32 +238,36 @@ CELLS = (
     Cell(
         name="rows-locked",
         title="Executing jobs locked",
-        meaning="Another session locks the rows of executing jobs for six to ten seconds (`SELECT "
-        "… FOR UPDATE`), as a view does that stays in its transaction. Everything else has to go "
-        "on, in each of the workers.",
+        meaning=(
+            "Another session locks the rows of executing jobs for six to ten seconds. All else has "
+            "to go on."
+        ),
         fault=rows.lock_executing_jobs,
         bounds=Bounds(longest_wait=5, longest_idle=5),
     ),
     Cell(
         name="queue-locked",
         title="A queue's row locked",
-        meaning="Another session locks the row of a queue with a limit for four to seven seconds, "
-        "as somebody does who edits it. The other queues have to go on.",
+        meaning="Another session locks the row of a queue with a limit for four to seven seconds.",
         fault=rows.lock_a_queue,
         bounds=Bounds(longest_wait=3.5),
     ),
     Cell(
         name="table-locked",
         title="Tables locked",
-        meaning="Another session locks a whole table for two to five seconds (`LOCK TABLE … IN "
-        "ACCESS EXCLUSIVE MODE`), as a migration does: each of the tables in turn.",
+        meaning=(
+            "Another session locks each table in turn (`ACCESS EXCLUSIVE`), for two to five "
+            "seconds."
+        ),
         fault=rows.lock_a_table,
     ),
     Cell(
         name="statements-fail",
         title="Statements fail",
-        meaning="A trigger makes a share of all writing statements fail: with deadlocks, "
-        "serialization failures, out of memory, cancelled statements, internal errors.",
+        meaning=(
+            "A trigger makes writing statements fail: deadlocks, out of memory, cancelled "
+            "statements, internal errors."
+        ),
         fault=rows.let_statements_fail,
         prepare=rows.prepare_failing,
         databases=BOTH,
@@ -277,10 +275,10 @@ CELLS = (
     Cell(
         name="refused-rows",
         title="Rows refused",
-        meaning="A trigger of the project refuses every change of twelve jobs, most of them in the "
-        "hands of workers: they can neither start nor end, time out, be answered or be taken over. "
-        "Meanwhile a worker is killed. After some seconds the jobs may change again. The others "
-        "must not notice any of it.",
+        meaning=(
+            "A trigger refuses every change of twelve jobs, and a worker is killed meanwhile. The "
+            "other jobs must not notice."
+        ),
         fault=rows.refuse_rows,
         prepare=rows.prepare_refusing,
         databases=BOTH,
@@ -290,8 +288,7 @@ CELLS = (
     Cell(
         name="outside-writer",
         title="Another writer",
-        meaning="Another process holds SQLite's one write lock for 0.2 to 0.6 seconds, again and "
-        "again.",
+        meaning="Another process holds SQLite's write lock, up to 0.6 seconds, again and again.",
         fault=processes.write_from_outside,
         databases=(SQLITE,),
         pause=(0.2, 1.0),
@@ -300,8 +297,10 @@ CELLS = (
     Cell(
         name="failure-storm",
         title="A storm of failures",
-        meaning="Three thousand jobs that fail in each of their three attempts are enqueued at "
-        "once in a queue of their own, again and again. Good jobs must not wait for them.",
+        meaning=(
+            "Three thousand jobs that fail in each of three attempts are enqueued at once. Good "
+            "jobs must not wait for them."
+        ),
         fault=processes.place(orders.storm),
         databases=BOTH,
         pause=(8.0, 12.0),
@@ -311,9 +310,10 @@ CELLS = (
     Cell(
         name="slow-among-quick",
         title="Slow jobs among quick ones",
-        meaning="Ten jobs of seven seconds are enqueued in one queue, in the middle of six hundred "
-        "that return at once and time out after five seconds. No quick job may wait in a worker "
-        "whose threads are all busy while another worker has idle ones.",
+        meaning=(
+            "Ten jobs of seven seconds among six hundred quick ones. No quick job may wait beside "
+            "an idle thread."
+        ),
         fault=processes.place(orders.slow_among_quick),
         databases=BOTH,
         pause=(8.0, 10.0),
@@ -322,10 +322,10 @@ CELLS = (
     Cell(
         name="killer-jobs",
         title="Jobs that kill their process",
-        meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 "
-        "and 1, while nine innocent jobs run beside them; each of two worker commands has two "
-        "processes. The killers have to fail, the innocent jobs to succeed, and all processes to "
-        "be replaced.",
+        meaning=(
+            "Jobs end their process by SIGKILL and `os._exit` beside innocent ones. The killers "
+            "fail, the innocent jobs succeed."
+        ),
         fault=processes.place(orders.bystanders),
         databases=BOTH,
         pause=(14.0, 18.0),
@@ -338,17 +338,14 @@ CELLS = (
     Cell(
         name="bad-handlers",
         title="Handlers that misbehave",
-        meaning="Handlers raise KeyboardInterrupt, SystemExit, an exception whose text raises "
-        "SystemExit and a Snooze without a time, or leave a transaction open. None of this may end "
-        "a thread, or make a later job lose what it writes.",
+        meaning="Handlers raise KeyboardInterrupt and worse, or leave a transaction open.",
         fault=processes.place(orders.mischief),
         databases=BOTH,
     ),
     Cell(
         name="huge-results",
         title="Huge results",
-        meaning="A hundred jobs return three megabytes each, more than PostgreSQL accepts in one "
-        "statement, and one returns 270 megabytes, more than it accepts in one value.",
+        meaning="A hundred jobs return three megabytes each, one returns 270 megabytes.",
         fault=processes.place(orders.bulky),
         pause=(12.0, 15.0),
         settle=120,

@@ -281,35 +281,75 @@ def too_slow(evidence: Evidence) -> Iterator[str]:
 
 
 RULES = (
-    Rule("lost", "Lost", "acknowledged jobs that do not exist; jobs that exist although their "
-         "transaction was rolled back; successful jobs whose own write to the database is missing",
-         lost),
-    Rule("stuck", "Stuck", "jobs that were not final although everything had had time to settle",
-         stuck),
-    Rule("ended_twice", "Ended twice", "jobs that ended more than once or differently from what "
-         "was reported, or that have the result of an attempt that did not count", ended_twice),
-    Rule("above_limit", "Above limit", "moments in which more ran than a limit allows, in samples "
-         "of the database, each taken in one statement, and in the ledger", above_limit),
-    Rule("above_rate", "Above rate", "windows in which more handlers began than the `RateLimit` "
-         "allows", above_rate),
-    Rule("started_after_end", "Started after the end", "handlers that began after it was "
-         "acknowledged that the job was final or answered, its queue paused, or the worker lost",
-         started_after_end),
-    Rule("too_early", "Too early", "handlers that began before their time, and attempts that timed "
-         "out before theirs", too_early),
-    Rule("wrong_outcome", "Wrong end", "jobs that ended as they should not: innocent jobs that "
-         "failed, acknowledged cancels that did not hold", wrong_outcome),
-    Rule("wrong_answers", "Wrong answers", "acknowledged answers that are not stored exactly once, "
-         "jobs with two accepted responses or with another result than the accepted one",
-         wrong_answers),
-    Rule("bad_workers", "Workers", "workers that died, did not beat at the end, did not obey "
-         "SIGTERM, or were declared lost although nothing had stopped or cut them off",
-         bad_workers),
-    Rule("unexpected_errors", "Errors", "exceptions in the workers' logs that neither the jobs nor "
-         "the database raised", unexpected_errors),
-    Rule("too_slow", "Too slow", "waits, idle workers and recoveries that last longer than the "
-         "fault explains", too_slow),
-)  # fmt: skip
+    Rule(
+        "lost",
+        "Lost",
+        (
+            "acknowledged jobs that do not exist, jobs of rolled-back transactions that do, "
+            "successes without their own write"
+        ),
+        lost,
+    ),
+    Rule("stuck", "Stuck", "jobs that were not final at the end", stuck),
+    Rule(
+        "ended_twice",
+        "Ended twice",
+        "jobs that ended more than once, or have the result of an attempt that did not count",
+        ended_twice,
+    ),
+    Rule(
+        "above_limit", "Above limit", "moments in which more ran than a limit allows", above_limit
+    ),
+    Rule(
+        "above_rate",
+        "Above rate",
+        "windows in which more handlers began than the `RateLimit` allows",
+        above_rate,
+    ),
+    Rule(
+        "started_after_end",
+        "Started after the end",
+        (
+            "handlers that began half a second or more after their job was known to be final or "
+            "answered, its queue paused, or the worker lost"
+        ),
+        started_after_end,
+    ),
+    Rule(
+        "too_early",
+        "Too early",
+        "handlers that began, or attempts that timed out, before their time",
+        too_early,
+    ),
+    Rule(
+        "wrong_outcome",
+        "Wrong end",
+        "innocent jobs that failed, acknowledged cancels that did not hold",
+        wrong_outcome,
+    ),
+    Rule(
+        "wrong_answers",
+        "Wrong answers",
+        ("acknowledged answers that are not stored exactly once, jobs with two accepted responses"),
+        wrong_answers,
+    ),
+    Rule(
+        "bad_workers",
+        "Workers",
+        (
+            "workers that died, did not beat, did not obey SIGTERM, or were declared lost without "
+            "cause"
+        ),
+        bad_workers,
+    ),
+    Rule(
+        "unexpected_errors",
+        "Errors",
+        "exceptions in the logs that neither jobs nor database raised",
+        unexpected_errors,
+    ),
+    Rule("too_slow", "Too slow", "waits and recoveries longer than the fault explains", too_slow),
+)
 
 
 def check(evidence: Evidence) -> dict[str, list[str]]:

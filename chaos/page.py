@@ -35,9 +35,8 @@ def page(results: Results) -> str:
         seconds=f"{results.fault_seconds:.0f}",
         seed=results.seed,
         wrong=_wrong(results),
-        figures=_figures(results),
         rules="\n".join(f"* **{rule.title}**: {rule.meaning}." for rule in RULES),
-        cells="\n\n".join(f"**{cell.title}** (`{cell.name}`). {cell.meaning}" for cell in CELLS),
+        cells="\n".join(f"* **{cell.title}** (`{cell.name}`): {cell.meaning}" for cell in CELLS),
     )
 
 
@@ -80,26 +79,32 @@ def _totals(results: Results) -> str:
 
 
 def _wrong(results: Results) -> str:
-    """Return a row for each run: what each rule found wrong."""
-    head = ("Cell", "Database", "Jobs", "Faults", *[rule.title for rule in RULES], "Held")
+    """Return a row for each run: how much it did, how long it took, and whether it held."""
+    head = ("Cell", "Database", "Jobs", "Faults", "Run again", "Longest wait, s", "First start, s")
     lines = []
     for name, database, outcome in _rows(results):
         first = (by_name(name).title, database)
         if outcome.skipped or outcome.broken:
-            lines.append((*first, *[NONE] * (len(head) - 3), _unrun(outcome)))
+            lines.append((*first, *[NONE] * (len(head) - 2), _unrun(outcome)))
             continue
-        counts = [_count(outcome.counts.get(rule.name, 0)) for rule in RULES]
-        numbers = [f"{outcome.figures[name]:,}" for name in ("jobs", "faults")]
-        lines.append((*first, *numbers, *counts, "yes" if outcome.is_sound else "**no**"))
-    return "\n\n".join(filter(None, [_table(head, lines), *_examples(results)]))
+        numbers = [f"{outcome.figures[figure]:,}" for figure in ("jobs", "faults", "again")]
+        waits = [_seconds(outcome.figures[figure]) for figure in ("longest_wait", "recovery")]
+        lines.append((*first, *numbers, *waits, _found(outcome)))
+    return "\n\n".join(filter(None, [_table((*head, "Found"), lines), *_examples(results)]))
+
+
+def _found(outcome: Outcome) -> str:
+    """Return how often each check found something."""
+    counts = [
+        f"{rule.title}: {count:,}" for rule in RULES if (count := outcome.counts.get(rule.name, 0))
+    ]
+    if counts or not outcome.is_sound:
+        return f"**{', '.join(counts) or 'no'}**"
+    return "nothing"
 
 
 def _unrun(outcome: Outcome) -> str:
     return f"not run: {_cell(outcome.skipped)}" if outcome.skipped else _cell(outcome.broken)
-
-
-def _count(number: int) -> str:
-    return f"**{number:,}**" if number else "0"
 
 
 def _examples(results: Results) -> Iterator[str]:
@@ -112,35 +117,6 @@ def _examples(results: Results) -> Iterator[str]:
         ]
         if lines:
             yield "\n".join([f"{by_name(name).title}, {database}:", "", *lines])
-
-
-def _figures(results: Results) -> str:
-    """Return a row for each run: how often jobs ran, how long they waited, how soon it was over."""
-    head = (
-        "Cell",
-        "Database",
-        "Runs",
-        "Run again",
-        "Most runs of a job",
-        "Longest wait, s",
-        "First start, s",
-        "Full load, s",
-        "Workers alive",
-    )
-    lines = [
-        (
-            by_name(name).title,
-            database,
-            f"{outcome.figures['runs']:,}",
-            f"{outcome.figures['again']:,}",
-            str(outcome.figures["most_runs"]),
-            *(_seconds(outcome.figures[figure]) for figure in ("longest_wait", "recovery", "full")),
-            "{workers} of {expected}".format(**outcome.figures),
-        )
-        for name, database, outcome in _rows(results)
-        if outcome.figures
-    ]
-    return _table(head, lines)
 
 
 def _seconds(value: float | None) -> str:

@@ -358,8 +358,7 @@ def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
 
     text = page.page(found, SYSTEMS)
 
-    assert "| hipq_django | 2,000 (1,000 to 3,000) |  |" in text
-    assert "| Chancy | 500 (250 to 750) | 4.00 times as good |" in text
+    assert "* hipq_django: jobs per second 2,000 (1,000 to 3,000)" in text
     assert "Huey (Redis) failed: `There is no redis-server`" in text
     assert "not measured: pip found no such version" in text
     assert "$" not in text
@@ -368,8 +367,8 @@ def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
 def test_the_page_says_which_targets_were_reached_and_which_were_missed() -> None:
     text = page.page(measured(hipq_django=[26_000.0], pgqueuer=[52_000.0]), SYSTEMS)
 
-    assert "| W3 | one worker | ≥ 25,000 jobs/s | 26,000 jobs/s | yes |" in text
-    assert "| W3 | against pgqueuer | ≥ 1 × | 0.500 × | **no** |" in text  # noqa: RUF001 - the page has it
+    assert "| W3 | one worker |" not in text
+    assert "| W3 | against pgqueuer | ≥ 1 × | 0.500 × |" in text  # noqa: RUF001 - the page has it
     number = len(targets.TARGETS)
     assert f"1 of {number} targets reached, 1 missed, {number - 2} not measured." in text
 

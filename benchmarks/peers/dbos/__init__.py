@@ -11,7 +11,6 @@ SYSTEM = System(
     workloads=("W13", "W14"),
     is_slow=True,
     tuning="A workflow of three steps in a queue that is asked every 10 ms, 30 workflows at a "
-    "time, pool of 20 connections. Each step is recorded before the next one begins, so that a "
-    "crash repeats only the step that was executing.",
+    "time, pool of 20 connections. Each step is recorded before the next one begins.",
     requirements=("dbos==3.4.0", PSYCOPG),
 )
