@@ -20,7 +20,7 @@ def pytest_sessionstart() -> None:
     from django.apps import apps
 
     if apps.ready and apps.is_installed("hipq_django"):
-        from hipq_django.job_types.registry import be_strict_in_tests
+        from hipq_django.models.undeclared_names import be_strict_in_tests
 
         be_strict_in_tests()
 

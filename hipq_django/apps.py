@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
-
-if TYPE_CHECKING:
-    from hipq_django.job_types.declaration import Declaration
 
 
 class HipqConfig(AppConfig):
@@ -26,26 +21,18 @@ class HipqConfig(AppConfig):
         from hipq_django import checks
         from hipq_django.database import clock
         from hipq_django.database.errors import quote_nothing_if
-        from hipq_django.dependencies.unholding import unhold_after
-        from hipq_django.job_types.registry import add_finder, has_sensitive, read_kinds_by
-        from hipq_django.models.catalog import stored_kind
-        from hipq_django.transitions.outcomes import watch
+        from hipq_django.dependencies.unholding import DependenciesExtension
+        from hipq_django.extensions import register
+        from hipq_django.job_types.registry import has_sensitive
+        from hipq_django.tasks_backend.extension import TASKS
 
         checks.register()
-        add_finder("django.tasks", _find_task)
-        read_kinds_by(stored_kind)
+        register(DependenciesExtension())
+        register(TASKS)
         quote_nothing_if(has_sensitive)
-        watch(unhold_after)
         connection_created.connect(clock.measure_on_connect)
         for module in _modules_of_jobs():
             autodiscover_modules(module)
-
-
-def _find_task(instance: str, path: str) -> Declaration | None:
-    """Return the declaration of the task of `django.tasks` at a path."""
-    from hipq_django.tasks_backend.finding import find
-
-    return find(instance, path)
 
 
 def _modules_of_jobs() -> list[str]:

@@ -18,6 +18,7 @@ from django.dispatch import Signal
 from hipq_django import events
 from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.tracebacks import places_of
+from hipq_django.extensions import hearers_of_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,13 +42,6 @@ error answer). If the job type has sensitive fields it is a stand-in with the ma
 job_finished = Signal()
 """The job is final; `job.outcome` says how it ended."""
 
-finished_of_kind: dict[str, Callable[[Sequence[Job], str], None]] = {}
-"""Who is told of the ends of jobs, by the kind of their types: `tell(jobs, using)`, after a commit.
-
-It gets all jobs of the kind that became final by it, as they were read before, but each with its
-outcome: a call for each job would cost more than the job. It must not raise.
-"""
-
 
 def send_after_commit(
     signal: Signal,
@@ -59,8 +53,7 @@ def send_after_commit(
 
     `raised` is what handlers raised, by the ids of their jobs, for `job_failed`.
     """
-    kinds = finished_of_kind if signal is job_finished else {}
-    if kinds:
+    if signal is job_finished and hearers_of_ends():
         jobs = list(jobs)
         tell_after_commit(jobs, using)
     for job in jobs if signal.receivers else ():
@@ -71,7 +64,7 @@ def send_after_commit(
 def tell_after_commit(jobs: Sequence[Job], using: str) -> None:
     """Tell of the ends of jobs, once the current transaction is committed, by their kinds."""
     types = {job.job_type_id: job for job in jobs}
-    for kind, tell in finished_of_kind.items():
+    for kind, tell in hearers_of_ends().items():
         own = {pk for pk, job in types.items() if job.job_type.kind == kind}
         if own:
             ended = [job for job in jobs if job.job_type_id in own]

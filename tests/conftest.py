@@ -93,7 +93,7 @@ def databases_are_flushed_quickly() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def names_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests enqueue jobs of types that nobody declares, as other projects may."""
-    monkeypatch.setattr("hipq_django.job_types.registry._strict_in_tests", False)
+    monkeypatch.setattr("hipq_django.models.undeclared_names._strict_in_tests", False)
 
 
 @pytest.fixture(autouse=True)

@@ -32,10 +32,11 @@ from hipq_django.domain.validation import MAX_RESULT_BYTES, checked_key, checked
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import collector_paused
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
-from hipq_django.job_types.registry import check_declared, names_of
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Job
 from hipq_django.models.answer import MAX_MESSAGE_ID_CHARS
 from hipq_django.models.references import Keyed, pruned, twin, verb
+from hipq_django.models.undeclared_names import check_declared
 
 
 @verb

@@ -10,9 +10,9 @@ from hipq_django.answers import early
 from hipq_django.database import clock
 from hipq_django.domain.redaction import without_tokens
 from hipq_django.domain.states import Outcome, State
+from hipq_django.extensions import note_given_up
 from hipq_django.models import Job
 from hipq_django.signals import job_finished, send_after_commit
-from hipq_django.transitions.outcomes import note_given_up
 
 
 def cancel_with_reason(jobs: Sequence[Job], reason: str, using: str) -> None:

@@ -17,11 +17,11 @@ from hipq_django.domain.states import AnswerKind
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import read_answer
 from hipq_django.engines.values import SettledJob
+from hipq_django.extensions import hearers_of_ends, note_ended
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer
-from hipq_django.signals import finished_of_kind, job_finished, send_after_commit
-from hipq_django.transitions.outcomes import note_ended
+from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.updates import chunks
 
 
@@ -71,7 +71,7 @@ def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) 
         return
     ids = [done.job_id for done in settled]
     note_ended(ids, using)
-    if job_finished.receivers or declared.kind in finished_of_kind:
+    if job_finished.receivers or declared.kind in hearers_of_ends():
         for jobs in chunks(using, ids):
             send_after_commit(job_finished, jobs.select_related("job_type"), using)
 

@@ -34,9 +34,10 @@ from hipq_django.engines.rows import JobTemplate, job_template, queue_of, unsave
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
-from hipq_django.job_types.registry import check_declared, find_declared, get_declared
+from hipq_django.job_types.registry import find_declared, get_declared
 from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import get_named_queue, get_queue
+from hipq_django.models.undeclared_names import check_declared
 
 
 class Builder:

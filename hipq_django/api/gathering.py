@@ -11,6 +11,7 @@ from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import create_many
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.dependencies.parts import tell_links
+from hipq_django.dependencies.unholding import any_links
 from hipq_django.domain.dependencies import PART
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.parts import WaitFor
@@ -18,7 +19,6 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Link
 from hipq_django.models.catalog import get_job_type
-from hipq_django.transitions.outcomes import be_told
 
 
 def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> WaitFor:
@@ -45,7 +45,7 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
             for part, child in zip(missing, children, strict=True)
         )
         _tell_again(row, [known[part] for part in named if part in known])
-        be_told(job.using)
+        any_links.note(job.using)
     return waits
 
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
-_migrated = ["hipq"]
-"""The labels of the apps that are migrated with the queue."""
+from hipq_django.extensions import registered
 
 TABLE = "hipq_job"
 
 
-def also_migrated(label: str) -> None:
-    """Let workers need the migrations of one more app, whose tables stand beside the queue's."""
-    if label not in _migrated:
-        _migrated.append(label)
-
-
 def missing_migrations(using: str) -> list[str]:
-    """Return the migrations of hipq_django that the database lacks, in their order."""
+    """Return the migrations of the queue and its extensions that the database lacks, in order."""
+    apps = ["hipq", *filter(None, (each.migrated_app for each in registered))]
     executor = MigrationExecutor(connections[using])
     graph = executor.loader.graph
-    plan = executor.migration_plan([leaf for app in _migrated for leaf in graph.leaf_nodes(app)])
-    return [f"{one.app_label}.{one.name}" for one, _ in plan if one.app_label in _migrated]
+    plan = executor.migration_plan([leaf for app in apps for leaf in graph.leaf_nodes(app)])
+    return [f"{one.app_label}.{one.name}" for one, _ in plan if one.app_label in apps]
 
 
 def has_tables(using: str) -> bool:

@@ -14,7 +14,7 @@ from django.db import transaction
 from hipq_django.conf.instances import get_instances
 from hipq_django.database.locks import locked
 from hipq_django.dependencies.needs import links_of, needs_of_jobs
-from hipq_django.dependencies.unholding import unhold_or_cancel
+from hipq_django.dependencies.unholding import any_links, unhold_or_cancel
 from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, Need, verdict
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import State
@@ -22,7 +22,6 @@ from hipq_django.domain.validation import is_id
 from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError, nearest_name
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Batch, Job, Link
-from hipq_django.transitions.outcomes import be_told
 
 
 class Following(NamedTuple):
@@ -128,7 +127,7 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
     if not links:
         return
     Link.objects.using(using).bulk_create(links)
-    be_told(using)
+    any_links.note(using)
     if held:
         # Jobs that ended between the check and the commit did not see them.
         transaction.on_commit(lambda: unhold_or_cancel(held, using), using=using, robust=True)

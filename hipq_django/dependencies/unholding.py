@@ -12,20 +12,20 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from hipq_django import events, transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.built_once import built_once
 from hipq_django.database.locks import locked
+from hipq_django.database.presence import Presence
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.needs import dependents_of, verdicts
 from hipq_django.dependencies.parts import DUTY, tell_links, tell_page
 from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
+from hipq_django.extensions import Extension
 from hipq_django.models import Batch, Job, Link
 
 PAGE_SIZE = 200
@@ -58,6 +58,14 @@ class _UnderWay(threading.local):
 _under_way = _UnderWay()
 
 
+class DependenciesExtension(Extension):
+    """Lets what follows jobs go on when these have ended."""
+
+    def jobs_ended(self, ids: Collection[int], using: str) -> None:
+        """Unhold what waited for them."""
+        unhold_after(ids, using)
+
+
 def unhold_after(ids: Collection[int], using: str) -> bool:
     """Unhold what waited for these ended jobs, if all else that it waits for has ended, too.
 
@@ -66,7 +74,7 @@ def unhold_after(ids: Collection[int], using: str) -> bool:
     if using in _under_way.left:  # a job was cancelled, whose commit calls this
         _under_way.left[using].ended += ids
         return True
-    found = has_links(using)
+    found = any_links(using)
     if found:
         _work_off(_Left(ended=[*ids]), using, RefusedRows(DUTY))
     return found
@@ -74,12 +82,10 @@ def unhold_after(ids: Collection[int], using: str) -> bool:
 
 def has_links(using: str) -> bool:
     """Return whether anything waits for anything, or did until it was pruned."""
-    return bool(_first_link(using))
+    return Link.objects.using(using).exists()
 
 
-@built_once
-def _first_link(using: str) -> Any:
-    return Link.objects.using(using).order_by().values_list("pk", flat=True)[:1]
+any_links = Presence(has_links)
 
 
 def unhold_or_cancel(held: Sequence[int], using: str, refused: RefusedRows | None = None) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
@@ -19,39 +17,13 @@ class FlowConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the runs of nodes to the queue's workers."""
-        from hipq_django.flow import (
-            checks,
-            library,  # noqa: F401 - declares the standard components
-        )
-        from hipq_django.flow.declaring import KIND
-        from hipq_django.flow.publishing import announce_components
-        from hipq_django.flow.runs.companion import RUNS
-        from hipq_django.flow.stages import wake_stages
-        from hipq_django.scheduler.companions import also_at_start, register
-        from hipq_django.transitions.outcomes import watch
+        from hipq_django.extensions import register
+        from hipq_django.flow import checks, library  # noqa: F401 - the library declares itself
+        from hipq_django.flow.extension import FlowExtension
 
         checks.register()
-        register(KIND, RUNS)
-        also_at_start(announce_components)
-        watch(wake_stages)
-        _show_to_operators(self.label)
+        register(FlowExtension())
         _declare_components()
-
-
-def _show_to_operators(label: str) -> None:
-    """Let migrations, status, doctor and pruning see the tables of flows, too."""
-    from hipq_django.database.schema import also_migrated
-    from hipq_django.flow.models import LogEntry, Request
-    from hipq_django.flow.upkeep import count, examine, needed_by_stages, old
-    from hipq_django.maintenance.retention import also_prune
-    from hipq_django.monitoring.doctor import also_examine
-    from hipq_django.monitoring.overview import also_count
-
-    also_migrated(label)
-    also_prune("flow log", partial(old, LogEntry), needed_by_stages)
-    also_prune("flow requests", partial(old, Request))
-    also_count("flows", count)
-    also_examine(examine)
 
 
 def _declare_components() -> None:

@@ -36,8 +36,8 @@ from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.ports import lock_against_deletion, set_channels
 from hipq_django.flow.values import NOTHING, STAGE, is_same
-from hipq_django.job_types.registry import check_declared
 from hipq_django.models.catalog import get_job_type, get_queue
+from hipq_django.models.undeclared_names import check_declared
 
 
 class StartOptions(TypedDict, total=False):

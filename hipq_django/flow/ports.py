@@ -39,7 +39,7 @@ from hipq_django.flow.exceptions import (
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
 from hipq_django.flow.models.node import deleted
-from hipq_django.flow.publishing import note_subscribed
+from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import newest_defaults
 from hipq_django.flow.values import NOTHING, Packet, PortName
@@ -327,7 +327,7 @@ def set_channels(row: NodePort, channels: Iterable[str]) -> None:
     rows = [Channel(port=row, name=name) for name in channels]
     Channel.objects.using(row.using).bulk_create(rows)
     if any(channel.name.startswith("/flow") for channel in rows):
-        note_subscribed(row.using)
+        hears_log.note(row.using)
 
 
 def defaults_of(ports: Sequence[int], using: str) -> dict[int, Packet]:

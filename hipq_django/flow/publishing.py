@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.presence import Presence
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import naming_twin
 from hipq_django.flow import delivering
@@ -27,25 +25,8 @@ from hipq_django.models import Worker
 
 LOG_CHANNEL = "/flow/log"
 
-QUIET_SECONDS = 1.0
-_quiet_until: dict[str, float] = {}
-"""Until when nobody listens to the log of a database, by its alias."""
-
-
-def hears_log(using: str) -> bool:
-    """Return whether somebody listens to the log; where nobody does it asks once a second."""
-    if time.monotonic() < _quiet_until.get(using, 0.0):
-        return False
-    heard = is_log_heard(using)
-    if not heard:
-        _quiet_until[using] = time.monotonic() + QUIET_SECONDS
-    return heard
-
-
-def note_subscribed(using: str) -> None:
-    """Let this process see at once that somebody may listen, and again after the commit."""
-    _quiet_until.pop(using, None)
-    transaction.on_commit(partial(_quiet_until.pop, using, None), using=using)
+hears_log = Presence(is_log_heard)
+"""Whether somebody listens to the log of a database."""
 
 
 @naming_twin("flow.publish")

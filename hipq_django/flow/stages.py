@@ -20,6 +20,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line, is_cut_off, is_refusal
 from hipq_django.database.lookups import ids_in
+from hipq_django.database.presence import Presence
 from hipq_django.database.refused_rows import halves
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.redaction import Redactor
@@ -38,7 +39,6 @@ from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_B
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
-from hipq_django.transitions.outcomes import be_told
 
 PAGE_SIZE = 1_000
 """How many ends one run hands on, and how many messages it makes jobs of."""
@@ -278,7 +278,7 @@ def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
             _hand_on(node.outputs, "error", {"data": given.data, "error": error})
     if refused:
         wake([node.pk], node.instance, using, clock.now(using))
-    be_told(using)
+    any_staged.note(using)
 
 
 def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str]]:
@@ -320,16 +320,15 @@ def _enqueue_together(node: Node, staged: Sequence[Staged]) -> None:
     )
 
 
-def wake_stages(ids: Collection[int], using: str) -> bool:
-    """Wake the stages that have enqueued these jobs, which have ended.
+any_staged = Presence(lambda using: StagedJob.objects.using(using).exists())
+"""Whether a stage has a job in a database."""
 
-    Return whether there are jobs of stages at all.
-    """
-    rows = StagedJob.objects.using(using)
-    found = rows.exists()
-    if found:
-        _wake(rows.filter(ids_in("job_id", ids)).values_list("node_id", flat=True), using)
-    return found
+
+def wake_stages(ids: Collection[int], using: str) -> None:
+    """Wake the stages that have enqueued these jobs, which have ended."""
+    if any_staged(using):
+        rows = StagedJob.objects.using(using).filter(ids_in("job_id", ids))
+        _wake(rows.values_list("node_id", flat=True), using)
 
 
 def _wake(nodes: Iterable[int], using: str) -> int:

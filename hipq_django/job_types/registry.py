@@ -1,4 +1,4 @@
-"""What the code has declared: job types and tasks, by instance and name; and what it has not."""
+"""What the code has declared: job types and tasks, by instance and name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from hipq_django import events
+from hipq_django import extensions
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.redaction import Redactor
-from hipq_django.exceptions import (
-    InvalidJobError,
-    InvalidJobTypeError,
-    InvalidScheduleError,
-    nearest_name,
-)
+from hipq_django.exceptions import InvalidJobTypeError, InvalidScheduleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from hipq_django.job_types.declaration import Declaration
@@ -62,36 +57,20 @@ def get_declared(instance: str, name: str) -> Declaration | None:
 FIND_AGAIN_SECONDS = 60.0
 """How long a name is left alone whose code was not found."""
 
-_finders: dict[str, Callable[[str, str], Declaration | None]] = {}
 _not_found: dict[tuple[str, str], float] = {}
 """When to look again for the code of a name, by the monotonic clock."""
 
 
-def add_finder(kind: str, finder: Callable[[str, str], Declaration | None]) -> None:
-    """Let `finder(instance, name)` find, and register, the code of job types of a kind."""
-    _finders[kind] = finder
-
-
-_readers: list[Callable[[str, str], str]] = []
-"""Who reads the kind of a job type in its row."""
-
-
-def read_kinds_by(reader: Callable[[str, str], str]) -> None:
-    """Let `reader(instance, name)` say of which kind a job type is that others have declared."""
-    _readers[:] = [reader]
-
-
 def find_declared(instance: str, name: str, kind: str) -> Declaration | None:
-    """Return the declaration of a name, which is looked for if the kind says how."""
+    """Return the declaration of a name; the extension of its kind is asked where there is none."""
     declared, key = get_declared(instance, name), (instance, name)
-    if declared is not None or kind not in _finders:
+    if declared is not None or not kind or time.monotonic() < _not_found.get(key, 0.0):
         return declared
-    if time.monotonic() < _not_found.get(key, 0.0):
-        return None
-    found = _finders[kind](instance, name)
-    if found is None:
-        _not_found[key] = time.monotonic() + FIND_AGAIN_SECONDS
-    return found
+    for extension in extensions.registered:
+        if extension.kind == kind and (found := extension.find(instance, name)) is not None:
+            return found
+    _not_found[key] = time.monotonic() + FIND_AGAIN_SECONDS
+    return None
 
 
 def get_all_declared(instance: str) -> list[Declaration]:
@@ -167,86 +146,10 @@ def restore(before: Declared) -> None:
     redactor_of_declared.cache_clear()
 
 
-# Names that nobody has declared
-
-HOW_TO_DECLARE = (
-    "Declare it in the module jobs of an app, or add its module to AUTODISCOVER. If it was "
-    "renamed, give the new one aliases= with the former name."
-)
-"""What helps where code is not imported that declares a job type."""
-
-MOST_WARNINGS = 1_000
-"""So many names are warned of in one process: names may come from outside."""
-
-_warned: set[tuple[str, str, str]] = set()
-
-_strict_in_tests = False
-
-
-def be_strict_in_tests() -> None:
-    """Refuse names that are not declared where the setting STRICT says nothing: in test suites."""
-    global _strict_in_tests  # noqa: PLW0603 - of the process
-    _strict_in_tests = True
-
-
-def check_declared(instance: str, name: object, verb: str) -> None:
-    """Warn, once for each name, of a job type that this process does not declare.
-
-    With the setting STRICT raise `InvalidJobTypeError`.
-    """
-    if not isinstance(name, str) or get_declared(instance, name) is not None:
-        return  # what is no name at all is refused by others
-    strict = get_instance(instance).strict
-    is_error = _strict_in_tests if strict is None else strict
-    if not is_error and not _is_first(("job type", instance, name)):
-        return  # before the nearest name is looked for, which takes long
-    # Only what is stored as such a kind: names may come from outside, and modules are imported.
-    if any(find_declared(instance, name, read(instance, name)) for read in _readers):
-        return
-    text = (
-        f"{verb}: no code of this process declares job type {name!r}"
-        f"{nearest_name(name, known_names(instance))}"
-    )
-    if is_error:
-        raise InvalidJobTypeError(
-            f"{text} Correct the name, declare the type, or set STRICT to False."
-        )
-    events.warning("undeclared_job_type", text, job_type=name, instance=instance)
-
-
-def check_queue(instance: str, name: str, verb: str, stored: Callable[[], Iterable[str]]) -> None:
-    """Warn, once for each name, of a queue that is new and that nothing declares.
-
-    With the setting STRICT raise `InvalidJobError`; not where it says nothing in tests, which may
-    make up queues. `stored` returns the names of the queues that there are.
-    """
-    known = declared_queues(instance)
-    is_error = get_instance(instance).strict is True
-    if name in known or not (is_error or _is_first(("queue", instance, name))):
-        return
-    text = (
-        f"{verb}: queue {name!r} is new, and neither the setting HIPQ nor a job type declares it"
-        f"{nearest_name(name, {*known, *stored()})}"
-    )
-    if is_error:
-        raise InvalidJobError(f"{text} Correct the name, add it to QUEUES, or set STRICT to False.")
-    events.warning(
-        "undeclared_queue", f"{text} Does a worker serve it?", queue=name, instance=instance
-    )
-
-
 def declared_queues(instance: str) -> set[str]:
     """Return the names of the queues that need no job to exist."""
     of_types = {declared.queue for declared in get_all_declared(instance)}
     return {DEFAULT, *get_instance(instance).queues, *of_types}
-
-
-def _is_first(about: tuple[str, str, str]) -> bool:
-    """Return whether this was not warned of yet, and note it."""
-    if about in _warned or len(_warned) >= MOST_WARNINGS:
-        return False
-    _warned.add(about)
-    return True
 
 
 def _conflict(name: str, other: Declaration, declared: Declaration) -> str:

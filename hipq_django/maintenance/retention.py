@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import router
-from django.db.models import PROTECT, RESTRICT, Exists, OuterRef, Q
+from django.db.models import PROTECT, RESTRICT, Exists, OuterRef
 from django.db.models.deletion import get_candidate_relations_to_delete
 
 from hipq_django.conf.instances import InstanceSettings
@@ -19,6 +19,7 @@ from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
 from hipq_django.engines.values import SkippedRowError
+from hipq_django.extensions import registered
 from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 
@@ -55,26 +56,10 @@ def prune(
     least = min((queue.retention_days for queue in queues), default=0) if days is None else days
     batches = _without_jobs(config).filter(create_time__lt=now - timedelta(days=least))
     counts["batches"] = batches.count() if dry_run else _delete(batches, "pk")
-    for name, old in _others.items():
-        rows = old(config, days)
-        counts[name] = rows.count() if dry_run else _delete(rows, "pk")
+    for extension in registered:
+        for name, rows in extension.old_rows(config, days).items():
+            counts[name] = rows.count() if dry_run else _delete(rows, "pk")
     return counts
-
-
-Old = Callable[[InstanceSettings, float | None], Any]
-"""Returns the rows of an instance that are past their retention, or older than some days."""
-Needed = Callable[[str], Q]
-"""Returns the condition, in a database, of jobs that somebody will still ask for."""
-
-_others: dict[str, Old] = {}
-_needed: list[Needed] = []
-
-
-def also_prune(name: str, old: Old, needed: Needed = lambda using: Q()) -> None:
-    """Let `prune` delete rows of an app above the queue, and keep the jobs that it needs."""
-    if name not in _others:
-        _others[name] = old
-        _needed.append(needed)
 
 
 def not_needed(jobs: Any) -> Any:
@@ -85,8 +70,8 @@ def not_needed(jobs: Any) -> Any:
     live = Link.objects.using(jobs.db).exclude(job__state=State.FINAL)
     by_job = live.filter(needs_job=OuterRef("pk"))
     by_batch = live.filter(needs_batch=OuterRef("batch"))
-    for needed in _needed:
-        jobs = jobs.exclude(needed(jobs.db))
+    for extension in registered:
+        jobs = jobs.exclude(extension.needed_jobs(jobs.db))
     return _unprotected(jobs.filter(~Exists(by_job), ~Exists(by_batch)))
 
 

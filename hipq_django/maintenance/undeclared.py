@@ -8,8 +8,9 @@ from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.exceptions import nearest_name
-from hipq_django.job_types.registry import HOW_TO_DECLARE, find_declared, known_names
+from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.models import Job, JobType, Queue, Worker
+from hipq_django.models.undeclared_names import HOW_TO_DECLARE
 
 FIRST = 1_000
 """How many due jobs of a queue are looked at: those that nobody runs stay at its head."""

@@ -28,8 +28,9 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
 from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration
-from hipq_django.job_types.registry import check_queue, get_all_declared, get_declared
+from hipq_django.job_types.registry import get_all_declared, get_declared
 from hipq_django.models import JobType, Queue
+from hipq_django.models.undeclared_names import check_queue
 
 
 def get_queue(instance: str, name: str) -> Queue:
@@ -68,12 +69,6 @@ def get_job_type(instance: str, name: str) -> JobType:
             _write_for_others(config, found, {name: code[name] for name in _FOR_OTHERS})
         _update(found, declared)
     return found
-
-
-def stored_kind(instance: str, name: str) -> str:
-    """Return of which kind a job type is by its row; nothing if it has none."""
-    rows = JobType.objects.using(get_instance(instance).database).order_by()
-    return rows.filter(instance=instance, name=name).values_list("kind", flat=True).first() or ""
 
 
 _FOR_OTHERS = ("signature", "kind")

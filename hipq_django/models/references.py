@@ -26,8 +26,9 @@ from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.declaration import Declaration
-from hipq_django.job_types.registry import check_declared, names_of
+from hipq_django.job_types.registry import names_of
 from hipq_django.models.job import Job, JobQuerySet
+from hipq_django.models.undeclared_names import check_declared
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,6 +12,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.domain.throttling import fits
+from hipq_django.extensions import registered
 from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.models.worker import Trouble
 from hipq_django.monitoring import counts
@@ -189,18 +190,8 @@ def take(config: InstanceSettings) -> Overview:
         unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
         malformed_messages=capped_count(unmatched.filter(kind=Answer.Kind.MALFORMED)),
         job_types=[JobTypeEndings(row.name, row.queue.name, trends.of(row)) for row in types],
-        others={name: counter(config) for name, counter in _counters.items()},
+        others={k: v for each in registered for k, v in each.counts(config).items()},
     )
-
-
-Counter = Callable[[InstanceSettings], dict[str, float]]
-
-_counters: dict[str, Counter] = {}
-
-
-def also_count(name: str, counter: Counter) -> None:
-    """Let an app above the queue add its own numbers, under a name."""
-    _counters[name] = counter
 
 
 def queue_counts(

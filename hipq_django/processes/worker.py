@@ -19,6 +19,7 @@ from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.engines.values import DeclaredLostError
+from hipq_django.extensions import tell_of_start
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.maintenance.undeclared import UndeclaredTypes
@@ -363,7 +364,7 @@ class WorkerProcess(RegisteredProcess):
             excluded=",".join(self.options.exclude) or "none",
             threads=self.options.threads,
         )
-        companions.worker_started(self.worker)
+        tell_of_start(self.worker)
 
     def _register_anew(self) -> None:
         """Others get the jobs that have not started; results count if their jobs are untouched."""

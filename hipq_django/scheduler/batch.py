@@ -16,7 +16,7 @@ from math import inf
 from django.db import Error
 from django.db.models import Exists, OuterRef
 
-from hipq_django import events, transitions
+from hipq_django import events, extensions, transitions
 from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
@@ -123,7 +123,7 @@ class BatchScheduler(SchedulerContext):
             if self.refill():
                 return self.admitted
             self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
-        if companions.registered:
+        if extensions.companions():
             self._stir()
         for due in self._next_due():  # 1
             for claims in self.apply_throttler(due):  # 2
@@ -148,7 +148,7 @@ class BatchScheduler(SchedulerContext):
 
         What companions have to do it sees only now and then.
         """
-        saw_all = self.probed_nothing and not companions.registered
+        saw_all = self.probed_nothing and not extensions.companions()
         return saw_all and not self.batch and self._left_nothing
 
     @property
@@ -469,7 +469,7 @@ class BatchScheduler(SchedulerContext):
             if scheduled := [claim.job for claim in claims if claim.job.due_time is not None]:
                 show_due_times(scheduled)  # first: claims that it fails for are released
             self.batch.add(claims)
-            for part in companions.prepared(claims) if companions.registered else [claims]:
+            for part in companions.prepared(claims) if extensions.companions() else [claims]:
                 look_again(part, self.using)
                 self.runner.start(part)
 

@@ -6,7 +6,7 @@ read for a whole batch of claims, and written in the transaction that ends the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -16,8 +16,8 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_outage
 from hipq_django.domain.states import Phase
 from hipq_django.domain.waits import pause_after
+from hipq_django.extensions import companions
 from hipq_django.models import Worker
-from hipq_django.transitions.outcomes import followers
 from hipq_django.transitions.values import Claim, Persisted, Result, tell_of_written
 
 PART = 250
@@ -57,12 +57,6 @@ class Companion(Protocol):
     ) -> Persisted:
         """Write results by `persist`, and what belongs to them in the same transaction."""
 
-    def ended(self, ids: Collection[int], using: str) -> None:
-        """Note that jobs have ended otherwise than by `write`, in the transaction that ends them.
-
-        They were cancelled, or given up after a timeout or a lost worker; most are of other kinds.
-        """
-
     def stir(self, config: InstanceSettings) -> int:
         """Enqueue jobs that have become due. Return how many rows it moved.
 
@@ -73,37 +67,9 @@ class Companion(Protocol):
         """Find what a crash or an operator has left; at intervals. Return how many rows moved."""
 
 
-registered: dict[str, Companion] = {}
-"""By the kind of the job types; empty in a project that has none, which then pays nothing."""
-
-
-def register(kind: str, companion: Companion) -> None:
-    """Let a companion care for the jobs of all types of a kind."""
-    registered[kind] = companion
-    followers.append(companion.ended)
-
-
-_told_of_starts: list[Callable[[Worker], None]] = []
-
-
-def also_at_start(function: Callable[[Worker], None]) -> None:
-    """Let `function(worker)` be called when a worker has registered."""
-    if function not in _told_of_starts:
-        _told_of_starts.append(function)
-
-
-def worker_started(worker: Worker) -> None:
-    """Tell who wants to know it that a worker has registered; what fails there does not stop it."""
-    for function in _told_of_starts:
-        try:
-            function(worker)
-        except Exception as error:
-            events.warning("start_not_told", worker=worker.name, exception=error)
-
-
 def prepared(claims: Sequence[Claim]) -> Iterator[Sequence[Claim]]:
     """Yield the claims in parts, each when the companions have read what it needs."""
-    if registered.keys().isdisjoint({claim.snapshot.job_type.kind for claim in claims}):
+    if companions().keys().isdisjoint({claim.snapshot.job_type.kind for claim in claims}):
         yield claims  # as nearly always
         return
     for start in range(0, len(claims), PART):
@@ -118,7 +84,7 @@ def _prepare(claims: Sequence[Claim]) -> None:
     Decisions are left out: no companion is called for them.
     """
     calls = [claim for claim in claims if claim.phase is not Phase.DECISION]
-    for kind, companion in registered.items():
+    for kind, companion in companions().items():
         own = [claim for claim in calls if claim.snapshot.job_type.kind == kind]
         try:
             if own:
@@ -173,14 +139,14 @@ def stir(config: InstanceSettings, *, is_busy: bool = False) -> int:
     if is_busy and not _stirs.are_due():
         return 0
     written, began = _stirs.written, steady()
-    moved = sum([_alone(kind, each.stir, config) for kind, each in registered.items()])
+    moved = sum([_alone(kind, each.stir, config) for kind, each in companions().items()])
     _stirs.record(written, began, has_found=moved > 0)
     return moved
 
 
 def sweep(config: InstanceSettings) -> int:
     """Let the companions find what was left."""
-    return sum([_alone(kind, each.sweep, config) for kind, each in registered.items()])
+    return sum([_alone(kind, each.sweep, config) for kind, each in companions().items()])
 
 
 class _Trouble(NamedTuple):
@@ -256,7 +222,7 @@ def persist(
     if not own:
         return persist_jobs(results, worker, now)
     persisted = persist_jobs([r for r in results if r.claim.extra is None], worker, now)
-    for kind, companion in registered.items():
+    for kind, companion in companions().items():
         part = [result for result in own if result.claim.snapshot.job_type.kind == kind]
         if not part:
             continue

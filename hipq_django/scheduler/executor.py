@@ -16,7 +16,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from hipq_django import events
+from hipq_django import events, extensions
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
@@ -61,7 +61,6 @@ from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
-from hipq_django.scheduler import companions
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -181,7 +180,7 @@ def _call(declared: Declaration, claim: Claim) -> Any:
     RUNNING.set(claim.job)
     # By the row, as everywhere: who calls the code writes its result.
     kind = claim.snapshot.job_type.kind
-    if kind and (companion := companions.registered.get(kind)):
+    if kind and (companion := extensions.companions().get(kind)):
         return companion.call(claim)
     if claim.phase is _REQUEST:
         return _await(declared.handler(claim.job))

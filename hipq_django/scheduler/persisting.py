@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from django.db import Error, connections, transaction
 
-from hipq_django import events, transitions
+from hipq_django import events, extensions, transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
@@ -87,7 +87,7 @@ def _of_kinds(lease: Lease, results: Sequence[Result]) -> Iterator[list[Result]]
     costs nothing, because each kind is written by statements of its own.
     """
     types = set(map(type, results))
-    if types == {Succeeded} or (len(types) == 1 and not companions.registered):  # as nearly always
+    if types == {Succeeded} or (len(types) == 1 and not extensions.companions()):  # mostly
         yield from _of_size(lease, results)
         return
     kinds: dict[object, list[Result]] = {}
@@ -280,7 +280,7 @@ def persist(
         ended = [result for result in results if isinstance(result, Ended)]
         others = [result for result in results if not isinstance(result, Ended)]
         return persist(others, worker, now, write).joined(Persisted(ended, [], []))
-    if companions.registered:
+    if extensions.companions():
         return companions.persist(results, worker, now, partial(persist_jobs, write=write))
     return persist_jobs(results, worker, now, write)
 

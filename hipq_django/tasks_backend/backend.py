@@ -16,10 +16,10 @@ from hipq_django.domain.validation import checked_delay, checked_name, id_from
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
-from hipq_django.signals import finished_of_kind, send
+from hipq_django.signals import send
 from hipq_django.tasks_backend.configured import instance_of
+from hipq_django.tasks_backend.extension import KIND, TASKS
 from hipq_django.tasks_backend.finding import (
-    KIND,
     TaskOfDjango,
     check_options,
     declare,
@@ -198,4 +198,4 @@ def _tell(jobs: Sequence[Job], using: str) -> None:
             send(_ended, job, ends=ends)
 
 
-finished_of_kind[KIND] = _tell
+TASKS.jobs_finished = _tell

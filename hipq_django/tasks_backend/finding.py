@@ -12,15 +12,13 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError
 from hipq_django.job_types.declaration import Declaration, checked_values
 from hipq_django.job_types.registry import get_declared, register
+from hipq_django.tasks_backend.extension import KIND
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
 from hipq_django.tasks_backend.names import InvalidTask, Task
 from hipq_django.tasks_backend.running import handler_of
 
 if TYPE_CHECKING:
     from hipq_django.domain.drafts import TypeOptions
-
-KIND = "django.tasks"
-"""The kind of the job types whose code is found by their name, which is the path of a task."""
 
 
 def find(instance: str, path: str) -> Declaration | None:

@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from hipq_django import events
 from hipq_django.database import clock
 from hipq_django.database.twins import block_twin
-from hipq_django.job_types.registry import be_strict_in_tests
+from hipq_django.models.undeclared_names import be_strict_in_tests
 from hipq_django.testing.asking import (
     ANY,
     Sent,

@@ -18,8 +18,9 @@ from hipq_django.database import clock
 from hipq_django.domain.states import NONE, State
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.declaration import Declaration
-from hipq_django.job_types.registry import check_declared, find_declared, names_of
+from hipq_django.job_types.registry import find_declared, names_of
 from hipq_django.models import Job
+from hipq_django.models.undeclared_names import check_declared
 
 
 class TaskOfDjango(Protocol):

@@ -1,9 +1,8 @@
-"""How jobs end or fail for other causes than their handler, and who is told that they ended."""
+"""How jobs end or fail for other causes than their handler."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -15,20 +14,13 @@ from django.db.models import F
 from django.dispatch import Signal
 
 from hipq_django import events
-from hipq_django.database.errors import is_locked_out
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.serialization import json_without_tokens
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
-from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import SUCCEEDED, SkippedRowError
+from hipq_django.extensions import hearers_of_ends, note_ended, note_given_up
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.signals import (
-    finished_of_kind,
-    job_failed,
-    job_finished,
-    send_after_commit,
-    tell_after_commit,
-)
+from hipq_django.signals import job_failed, job_finished, send_after_commit, tell_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, set_values, update_all, update_each
@@ -204,84 +196,9 @@ def announce(
             set_values(job, values)
             jobs.append(job)
         send_after_commit(signal, jobs, using, raised)
-    elif signal is job_finished and finished_of_kind:
+    elif signal is job_finished and hearers_of_ends():
         ended = []
         for job, values in written:
             job.outcome = values["outcome"]  # all that is told of the end itself
             ended.append(job)
         tell_after_commit(ended, using)
-
-
-Follower = Callable[[Collection[int], str], None]
-
-followers: list[Follower] = []
-"""Who writes rows of their own where jobs end without them; called in that transaction."""
-
-Watcher = Callable[[Collection[int], str], bool]
-
-_watchers: list[Watcher] = []
-_quiet_until: dict[tuple[Watcher, str], float] = {}
-"""Until when a watcher does not want to hear of a database, by its alias."""
-
-QUIET_SECONDS = 1.0
-
-WATCH_SHARE = 0.05
-"""The share of time, at most, for asking a watcher that does not want to hear. W3d."""
-
-MAX_QUIET_SECONDS = 5.0
-"""How long one is left in peace at most, even if the database was only busy."""
-
-
-def watch(watcher: Watcher) -> None:
-    """Let `watcher(ids, using)` be called after each commit by which jobs became final.
-
-    Where it returns False or raises, it is left in peace for a second, or for twenty times as long
-    as it took, but no longer than five seconds. What it has not heard it must find by itself.
-    """
-    if watcher not in _watchers:
-        _watchers.append(watcher)
-
-
-def be_told(using: str) -> None:
-    """Let the watchers be called again from now on."""
-    for watcher in _watchers:
-        _quiet_until.pop((watcher, using), None)
-
-
-def note_ended(ids: Collection[int], using: str) -> None:
-    """Tell the watchers of these jobs once the current transaction is committed."""
-    if not ids:
-        return
-    now = time.monotonic()
-    for watcher in _watchers:
-        if now >= _quiet_until.get((watcher, using), 0.0):
-            transaction.on_commit(partial(_tell, watcher, ids, using), using=using)
-
-
-def note_given_up(ids: Collection[int], using: str) -> None:
-    """Tell the followers at once, and the watchers later, of jobs that nobody will run again.
-
-    An operator has cancelled them, or their policy has given up after a timeout or a lost worker.
-    """
-    if ids:
-        for follower in followers:
-            follower(ids, using)
-    note_ended(ids, using)
-
-
-def _tell(watcher: Watcher, ids: Collection[int], using: str) -> None:
-    began = time.monotonic()
-    if not _wants_more(watcher, ids, using):
-        ended = time.monotonic()
-        pause = pause_after(ended - began, WATCH_SHARE, least=QUIET_SECONDS, most=MAX_QUIET_SECONDS)
-        _quiet_until[watcher, using] = ended + pause
-
-
-def _wants_more(watcher: Watcher, ids: Collection[int], using: str) -> bool:
-    """Tell a watcher; its failure harms neither the jobs that have ended nor who wrote that."""
-    try:
-        return watcher(ids, using)
-    except Exception as error:
-        log = events.warning if is_locked_out(error) else events.error
-        log("watcher_failed", "what it has not heard is found by a sweep", exception=error)
-        return False

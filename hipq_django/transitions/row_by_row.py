@@ -18,6 +18,7 @@ from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
 from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.domain.suspects import was_lost
 from hipq_django.engines.values import SkippedRowError
+from hipq_django.extensions import note_ended, note_given_up
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import failed_as
@@ -28,8 +29,6 @@ from hipq_django.transitions.outcomes import (
     discard_answers,
     failed_values,
     final_values,
-    note_ended,
-    note_given_up,
     note_succeeded,
     succeed,
 )

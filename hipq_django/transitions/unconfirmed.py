@@ -10,6 +10,7 @@ from datetime import datetime
 
 from hipq_django.domain.retries import GiveUp
 from hipq_django.domain.states import Outcome, State
+from hipq_django.extensions import note_ended
 from hipq_django.models import Job, Worker
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import decide_at_once, failed_as
@@ -17,7 +18,6 @@ from hipq_django.transitions.outcomes import (
     announce,
     failed_values,
     final_values,
-    note_ended,
     note_succeeded,
 )
 from hipq_django.transitions.updates import chunks

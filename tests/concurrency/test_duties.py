@@ -240,7 +240,7 @@ def test_a_companion_that_raises_stops_no_queue_and_no_other_companion(
     step: Any, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = Companion(ZeroDivisionError("no such node")), Companion()
-    monkeypatch.setattr(companions, "registered", {"bad": bad, "good": good})
+    monkeypatch.setattr(companions, "companions", lambda: {"bad": bad, "good": good})
     monkeypatch.setattr(companions, "_troubles", {})
     job = hipq.enqueue("echo")
     worker = HandWorker()

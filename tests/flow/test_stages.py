@@ -19,7 +19,7 @@ from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
 from hipq_django.flow.models import StagedJob
 from hipq_django.flow.runs import ending
-from hipq_django.flow.runs.companion import RUNS
+from hipq_django.flow.runs.companion import Runs
 from hipq_django.models import Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.declaring import Declare
@@ -306,10 +306,10 @@ def test_an_end_that_nobody_told_of_is_found(monkeypatch: pytest.MonkeyPatch) ->
     shop.inputs["order"].write(order("a"))
     testing.drain()
     with monkeypatch.context() as patched:
-        patched.setattr("hipq_django.transitions.outcomes._watchers", [])
+        patched.setattr("hipq_django.extensions.registered", [])
         hipq.complete("charge", "a", "paid")
     assert not testing.due(stage_of(shop))
-    RUNS.sweep(get_instance("default"))
+    Runs().sweep(get_instance("default"))
     testing.drain()
 
     assert len(list(shop.outputs["paid"])) == 1
@@ -321,7 +321,7 @@ def test_the_sweep_reads_no_data() -> None:
     testing.drain()
     Job.objects.filter(pk=jobs()[0].pk).delete()
     with CaptureQueriesContext(connection) as asked:
-        assert RUNS.sweep(get_instance("default")) == 1
+        assert Runs().sweep(get_instance("default")) == 1
 
     staged = [one["sql"] for one in asked if 'FROM "hipq_flow_stagedjob"' in one["sql"]]
     assert staged
@@ -333,7 +333,7 @@ def test_a_job_that_was_deleted_is_an_error() -> None:
     shop.inputs["order"].write(order("a"))
     testing.drain()
     Job.objects.filter(job_type__name="charge").delete()
-    RUNS.sweep(get_instance("default"))
+    Runs().sweep(get_instance("default"))
     testing.drain()
 
     [message] = shop.outputs["failed"]

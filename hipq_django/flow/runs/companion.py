@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -97,10 +97,6 @@ class Runs:
         """End runs."""
         return ending.write(results, worker, now, persist)
 
-    def ended(self, ids: Collection[int], using: str) -> None:
-        """Wake the nodes of runs that were cancelled, or given up."""
-        dispatching.wake_ended(ids, using)
-
     def stir(self, config: InstanceSettings) -> int:
         """Make runs of wakes."""
         return dispatching.dispatch(config)
@@ -111,9 +107,6 @@ class Runs:
             return 0
         moved = dispatching.sweep(config) + self._stages.run(config)
         return moved + self._defaults.run(config)
-
-
-RUNS = Runs()
 
 
 def _was_away(error: Error, claim: Claim) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.transactions import looks_only
+from hipq_django.extensions import registered
 from hipq_django.monitoring.doctor.findings import Finding, Level
 from hipq_django.monitoring.doctor.measuring import measure, measure_queues
 from hipq_django.monitoring.doctor.rules import diagnose
 
-__all__ = ["Finding", "Level", "also_examine", "diagnose", "examine", "measure", "measure_queues"]
+__all__ = ["Finding", "Level", "diagnose", "examine", "measure", "measure_queues"]
 
 
 def examine(config: InstanceSettings) -> list[Finding]:
@@ -23,16 +22,5 @@ def examine(config: InstanceSettings) -> list[Finding]:
     if measured.missing_migrations:
         return found
     with looks_only(config.database):
-        more = [finding for examiner in _examiners for finding in examiner(config)]
+        more = [finding for each in registered for finding in each.findings(config)]
     return sorted([*found, *more], key=lambda finding: finding.level != Level.PROBLEM)
-
-
-Examiner = Callable[[InstanceSettings], Iterable[Finding]]
-
-_examiners: list[Examiner] = []
-
-
-def also_examine(examiner: Examiner) -> None:
-    """Let an app above the queue tell what is wrong with its own rows."""
-    if examiner not in _examiners:
-        _examiners.append(examiner)

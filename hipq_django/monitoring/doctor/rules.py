@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
-from hipq_django.job_types.registry import HOW_TO_DECLARE
+from hipq_django.models.undeclared_names import HOW_TO_DECLARE
 from hipq_django.models.worker import Trouble, Worker
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count

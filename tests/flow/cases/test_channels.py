@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from hipq_django import flow
+from hipq_django.database import presence
 from hipq_django.flow import publishing, testing
 from hipq_django.flow.models import Channel, LogEntry, Message
 from tests.testapp.flows import CodeError, Double, Recorder, Script, Sum, add
@@ -204,8 +205,8 @@ def test_nobody_is_looked_for_at_each_message(
     node: flow.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody listens, it is asked once in a while; here for as long as the test lasts."""
-    monkeypatch.setattr(publishing, "QUIET_SECONDS", 3_600.0)
-    monkeypatch.setattr(publishing, "_quiet_until", {})
+    monkeypatch.setattr(presence, "ABSENT_SECONDS", 3_600.0)
+    monkeypatch.setattr(publishing.hears_log, "_absent_until", {})
     with CaptureQueriesContext(connection) as queries:
         for number in range(3):
             node.inputs["number"].write(number)

@@ -550,7 +550,7 @@ def test_what_a_crash_has_left_is_told_by_the_sweep(
     gatherer(1, 2)
     job = hipq.enqueue("film")
     with monkeypatch.context() as patched:
-        patched.setattr("hipq_django.transitions.outcomes._watchers", [])
+        patched.setattr("hipq_django.extensions.registered", [])
         worker = HandWorker()
         worker.work()
         worker.work()

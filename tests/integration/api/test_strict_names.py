@@ -14,8 +14,7 @@ import hipq_django as hipq
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidScheduleError
-from hipq_django.job_types import registry
-from hipq_django.models import Answer, Job, Queue, Schedule
+from hipq_django.models import Answer, Job, Queue, Schedule, undeclared_names
 from hipq_django.sources import Received
 from hipq_django.sources.settings import source_settings
 from tests.declaring import Declare
@@ -44,7 +43,7 @@ CALLS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def nobody_was_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_warned", set())
+    monkeypatch.setattr(undeclared_names, "_warned", set())
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -71,7 +70,7 @@ def test_the_nearest_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) ->
         looked.append(name)
         return "."
 
-    monkeypatch.setattr(registry, "nearest_name", look)
+    monkeypatch.setattr(undeclared_names, "nearest_name", look)
 
     for _ in range(3):
         hipq.enqueue("ehco")
@@ -112,7 +111,7 @@ def test_verbs_by_key_are_strict_too(verb: str, settings: Settings) -> None:
 def test_in_tests_names_are_strict_unless_the_setting_says_otherwise(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_strict_in_tests", True)
+    monkeypatch.setattr(undeclared_names, "_strict_in_tests", True)
 
     with pytest.raises(hipq.InvalidJobTypeError):
         hipq.enqueue("ehco")
@@ -123,9 +122,9 @@ def test_in_tests_names_are_strict_unless_the_setting_says_otherwise(
 def test_warnings_are_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "MOST_WARNINGS", 10)
+    monkeypatch.setattr(undeclared_names, "MOST_WARNINGS", 10)
     for number in range(15):
-        registry.check_declared("default", f"name {number}", "enqueue")
+        undeclared_names.check_declared("default", f"name {number}", "enqueue")
 
     assert len(warnings(caplog)) == 10
 

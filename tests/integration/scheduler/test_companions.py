@@ -15,14 +15,15 @@ from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django import extensions
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase
+from hipq_django.extensions import Extension
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.companions import Persist
-from hipq_django.transitions import outcomes
 from hipq_django.transitions.values import Claim, Persisted, Result, Succeeded
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -33,10 +34,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 KIND = "toy"
 
 
-class Toy:
+class Toy(Extension):
     """Doubles numbers, and notes each result in a row of its own."""
 
+    kind = KIND
+
     def __init__(self) -> None:
+        self.companion = self
         self.prepared: list[int] = []
         """How many claims each batch had."""
         self.called: list[Phase] = []
@@ -73,7 +77,7 @@ class Toy:
             self._may_fail("write")
         return persisted
 
-    def ended(self, ids: Collection[int], using: str) -> None:
+    def jobs_given_up(self, ids: Collection[int], using: str) -> None:
         own = Job.objects.using(using).filter(pk__in=ids, job_type__kind=KIND)
         for pk in own.values_list("pk", flat=True):
             Group.objects.create(name=f"{pk} was ended")
@@ -99,10 +103,8 @@ def noted() -> list[str]:
 @pytest.fixture
 def toy(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> Toy:
     """The only companion that there is, as in a project without flows."""
-    monkeypatch.setattr(companions, "registered", {})
-    monkeypatch.setattr(outcomes, "followers", [])
-    monkeypatch.setattr(companions, "followers", outcomes.followers)
-    companions.register(KIND, toy := Toy())
+    toy = Toy()
+    monkeypatch.setattr(extensions, "registered", [toy])
 
     def handler(job: Job) -> Any:
         raise AssertionError("the companion of its kind calls the code")

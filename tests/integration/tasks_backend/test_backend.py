@@ -32,7 +32,8 @@ from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
 from hipq_django.tasks_backend import configured, names, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
-from hipq_django.tasks_backend.finding import KIND, task_at
+from hipq_django.tasks_backend.extension import KIND, TASKS
+from hipq_django.tasks_backend.finding import task_at
 from hipq_django.tasks_backend.names import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -935,7 +936,8 @@ def test_the_ends_of_a_batch_are_told_together(
     monkeypatch: pytest.MonkeyPatch, finished: list[Any]
 ) -> None:
     """A success that its function has told of costs no look-up after the commit."""
-    tell, batches = signals.finished_of_kind[KIND], []
+    tell, batches = TASKS.jobs_finished, []
+    assert tell is not None
 
     def note(jobs: Sequence[Job], using: str) -> None:
         batches.append(len(jobs))
@@ -943,7 +945,7 @@ def test_the_ends_of_a_batch_are_told_together(
             tell(jobs, using)
         assert len(queries) == 0
 
-    monkeypatch.setitem(signals.finished_of_kind, KIND, note)
+    monkeypatch.setattr(TASKS, "jobs_finished", note)
     for number in range(3):
         tasks.tell.enqueue(number)
         hipq.enqueue("echo")
@@ -1028,7 +1030,7 @@ def test_a_changed_setting_names_another_backend(settings: Settings) -> None:
 
 def test_jobs_of_other_kinds_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     with_backend = queries_of_an_answer()
-    monkeypatch.delitem(signals.finished_of_kind, KIND)
+    monkeypatch.setattr(TASKS, "jobs_finished", None)
 
     assert with_backend == queries_of_an_answer()
 

@@ -18,10 +18,10 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase
 
 import hipq_django as hipq
+from hipq_django import extensions
 from hipq_django.database import clock
 from hipq_django.dependencies import unholding
 from hipq_django.models import Job, Queue, Worker
-from hipq_django.scheduler import companions
 from hipq_django.testing import (
     BrokenTransactionError,
     NotDrainedError,
@@ -78,7 +78,8 @@ def test_without_companions_few_passes_find_nothing(
     has_follower: bool, admitted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One runs a job and one writes it. Where there are links, one more looks for followers."""
-    monkeypatch.setattr(companions, "registered", {})
+    monkeypatch.setattr(extensions, "companions", dict)
+    monkeypatch.setattr("hipq_django.scheduler.companions.companions", dict)
     job = hipq.enqueue("echo")
     if has_follower:
         hipq.enqueue_many([hipq.NewJob("echo", after=[job])])
