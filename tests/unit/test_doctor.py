@@ -239,7 +239,6 @@ SICK: dict[str, Measured] = {
     "schedule_problem problem": replace(WELL, schedules=(ScheduleState("s", problem="bad"),)),
     "schedule_skipping warning": replace(WELL, schedules=(ScheduleState("s", skipped=5),)),
     "schedule_retired warning": replace(WELL, schedules=(ScheduleState("s", retired=True),)),
-    "apart_from_models warning": replace(WELL, places_of_models=["shop"]),
     "clock_skew warning": replace(WELL, clock_offset_seconds=-5.1),
     "invalid_indexes problem": in_server(invalid_indexes=("hipq_job_half",)),
     "autovacuum_off problem": in_server(has_autovacuum=False),

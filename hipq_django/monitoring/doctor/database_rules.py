@@ -23,18 +23,6 @@ def _clock(measured: Measured) -> Iterator[Finding]:
         )
 
 
-def _transaction(measured: Measured) -> Iterator[Finding]:
-    if measured.places_of_models:
-        yield warning(
-            "apart_from_models",
-            f"database {measured.database}",
-            f"the project's models are written to {', '.join(measured.places_of_models)}.",
-            "No transaction holds both: a job stays where what belongs to it is rolled back.",
-            "Enqueue after the commit: transaction.on_commit(lambda: task.enqueue(…)). Then "
-            "silence the check hipq.W003.",
-        )
-
-
 def _indexes(measured: Measured) -> Iterator[Finding]:
     invalid = measured.postgresql.invalid_indexes
     if invalid:
@@ -82,7 +70,6 @@ def _dead_peer(measured: Measured) -> Iterator[Finding]:
 
 DATABASE_RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _clock,
-    _transaction,
     _indexes,
     _autovacuum,
     _dead_peer,

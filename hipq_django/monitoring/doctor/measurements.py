@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hipq_django.monitoring.overview import Overview
@@ -77,6 +77,4 @@ class Measured:
     unpruned: tuple[str, ...] = ()
     """Queues with final jobs that are a day past their retention."""
     clock_offset_seconds: float = 0
-    places_of_models: Sequence[str] = ()
-    """The databases that the project's models are written to, if this is none of them."""
     postgresql: PostgreSQL = PostgreSQL()

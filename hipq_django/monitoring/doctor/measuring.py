@@ -7,14 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import Min, OuterRef, QuerySet, Subquery
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings, get_throttlers
 from hipq_django.database import clock
-from hipq_django.database.requirements import places_of_models
 from hipq_django.database.schema import missing_migrations
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
@@ -57,7 +55,6 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
     if missing:
         return Measured(config.name, using, missing_migrations=tuple(missing))
     offset, now = clock.measure(using), clock.now(using)
-    is_silenced = "hipq.W003" in settings.SILENCED_SYSTEM_CHECKS
     return replace(
         measure_queues(config, overview.take(config)),
         throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
@@ -67,7 +64,6 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
         clock_offset_seconds=offset.total_seconds(),
-        places_of_models=[] if is_silenced else places_of_models(using),
         postgresql=postgresql.measure(using),
     )
 
