@@ -37,10 +37,10 @@ class HipqConfig(AppConfig):
 
 def _modules_of_jobs() -> list[str]:
     from hipq_django.conf.instances import autodiscovered
-    from hipq_django.conf.rules import INSTANCE_DEFAULTS
+    from hipq_django.conf.options import INSTANCE
     from hipq_django.exceptions import ConfigurationError
 
     try:
         return autodiscovered()
     except ConfigurationError:  # the checks say what is wrong
-        return [*INSTANCE_DEFAULTS["AUTODISCOVER"]]
+        return [*INSTANCE.defaults["AUTODISCOVER"]]

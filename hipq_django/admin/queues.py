@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
@@ -19,7 +18,7 @@ from hipq_django.admin.base import HipqAdmin, RowList, column
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import checked_limit, checked_queue_number
+from hipq_django.conf.options import QUEUE
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
@@ -34,24 +33,25 @@ class QueueForm(EditForm):
     """What of a queue may be edited."""
 
     throttle_limit = NumberField(
-        checked_limit, help_text=_("Highest sum of the factors of running jobs; 0 means no limit.")
+        QUEUE["THROTTLE_LIMIT"].checked,
+        help_text=_("Highest sum of the factors of running jobs; 0 means no limit."),
     )
     granularity_seconds = NumberField(
-        partial(checked_queue_number, "granularity_seconds"),
+        QUEUE["GRANULARITY_SECONDS"].checked,
         help_text=_(
             "In the order by scheduled time: times within the same span count as equal, and "
             "priority decides."
         ),
     )
     ageing_seconds = NumberField(
-        partial(checked_queue_number, "ageing_seconds"),
+        QUEUE["AGEING_SECONDS"].checked,
         help_text=_(
             "With ageing priority: by how many seconds each better point of priority moves a job "
             "forward."
         ),
     )
     retention_days = NumberField(
-        partial(checked_queue_number, "retention_days"),
+        QUEUE["RETENTION_DAYS"].checked,
         help_text=_("How long final jobs are kept."),
     )
 

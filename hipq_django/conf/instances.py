@@ -1,4 +1,4 @@
-"""The values of the HIPQ setting, instance by instance; its keys and rules are in `rules`."""
+"""The values of the HIPQ setting, instance by instance; its options are in `options`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 from django.conf import settings
 
 from hipq_django.arguments import Arguments
+from hipq_django.conf.options import INSTANCE, QUEUE, source_settings
 from hipq_django.conf.rules import (
     DEFAULT,
-    INSTANCE_DEFAULTS,
     NOTHING,
-    QUEUE_DEFAULTS,
     arguments_at,
-    checked_limit,
     problems,
     raw_setting,
     throttler_at,
 )
-from hipq_django.domain.ordering import Order
 from hipq_django.domain.throttling import Throttler
 from hipq_django.exceptions import ConfigurationError, nearest_name
-from hipq_django.sources.settings import SourceSettings, source_settings
+from hipq_django.sources.settings import SourceSettings
 
 LOST_AFTER_BEATS = 3
 
@@ -151,19 +148,10 @@ def _read_instances() -> dict[str, InstanceSettings]:
 
 
 def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSettings:
-    values = {key.lower(): value for key, value in {**INSTANCE_DEFAULTS, **options}.items()}
-    values["queues"] = {key: _queue_settings(opts) for key, opts in values["queues"].items()}
-    values["sources"] = {key: source_settings(key, opts) for key, opts in values["sources"].items()}
-    values["autodiscover"] = tuple(values["autodiscover"])
-    return InstanceSettings(name, **values)
+    values = INSTANCE.read(options)
+    queues = {key: QueueSettings(**QUEUE.read(given)) for key, given in values["queues"].items()}
+    sources = {key: source_settings(key, given) for key, given in values["sources"].items()}
+    return InstanceSettings(name, **{**values, "queues": queues, "sources": sources})
 
 
-def _queue_settings(options: Mapping[str, Any]) -> QueueSettings:
-    values = {key.lower(): value for key, value in {**QUEUE_DEFAULTS, **options}.items()}
-    values["throttle_limit"] = checked_limit(values["throttle_limit"])
-    values["order"] = Order(values["order"]).value
-    values["throttlers"] = tuple(values["throttlers"])
-    return QueueSettings(**values)
-
-
-_UNNAMED_QUEUE = _queue_settings({})
+_UNNAMED_QUEUE = QueueSettings(**QUEUE.read({}))

@@ -8,8 +8,7 @@ from typing import Any
 from django.core import checks
 
 from hipq_django.conf import instances
-from hipq_django.exceptions import ConfigurationError
-from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.settings import flow_problems
 
 
 def register() -> None:
@@ -20,7 +19,4 @@ def register() -> None:
 def check_settings(**_: Any) -> Iterator[checks.CheckMessage]:
     """E038, for each instance."""
     for instance in instances.valid_instances():
-        try:
-            flow_settings(instance.name)
-        except ConfigurationError as error:
-            yield checks.Error(str(error), hint="Correct or remove it.", id="hipq.E038")
+        yield from flow_problems(instance.name)

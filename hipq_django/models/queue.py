@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.conf.rules import QUEUE_RANGES
+from hipq_django.conf.options import QUEUE
+from hipq_django.domain.options import Number
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import MAX_NAME_CHARS
 from hipq_django.models.base import JsonField, Row, RowManager, factor_field
 
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
+
 _ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each probe, for all queues
+
+
+def _number_field(option: str, verbose_name: _StrOrPromise) -> models.FloatField[Any, Any]:
+    return models.FloatField(verbose_name, default=QUEUE[option].default)
+
+
+def _in_range(option: str) -> models.Q:
+    number: Number = QUEUE[option].check  # type: ignore[assignment]  # of these options
+    return models.Q(**{f"{QUEUE[option].field}__range": (number.low, number.high)})
 
 
 class Queue(Row):
@@ -28,10 +41,10 @@ class Queue(Row):
     name = models.CharField(_("name"), max_length=MAX_NAME_CHARS)
     throttle_limit = factor_field(0, _("throttle limit"))
     order = models.CharField(_("order"), max_length=10, choices=Order.choices, default=Order.TIME)
-    granularity_seconds = models.FloatField(_("granularity seconds"), default=1)
-    ageing_seconds = models.FloatField(_("ageing seconds"), default=60)
+    granularity_seconds = _number_field("GRANULARITY_SECONDS", _("granularity seconds"))
+    ageing_seconds = _number_field("AGEING_SECONDS", _("ageing seconds"))
     paused = models.BooleanField(_("paused"), default=False)
-    retention_days = models.FloatField(_("retention days"), default=14)
+    retention_days = _number_field("RETENTION_DAYS", _("retention days"))
     throttler_state = JsonField(_("throttler state"), default=dict, editable=False)
     throttler_problem = models.TextField(_("throttler problem"), default=NONE, editable=False)
     ranking = JsonField(
@@ -69,9 +82,9 @@ class Queue(Row):
                 condition=models.Q(order__in=Order.values), name="hipq_queue_order_known"
             ),
             models.CheckConstraint(
-                condition=models.Q(granularity_seconds__range=QUEUE_RANGES["granularity_seconds"])
-                & models.Q(ageing_seconds__range=QUEUE_RANGES["ageing_seconds"])
-                & models.Q(retention_days__range=QUEUE_RANGES["retention_days"]),
+                condition=_in_range("GRANULARITY_SECONDS")
+                & _in_range("AGEING_SECONDS")
+                & _in_range("RETENTION_DAYS"),
                 name="hipq_queue_numbers_range",
             ),
         ]

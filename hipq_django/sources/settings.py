@@ -1,9 +1,9 @@
-"""The settings of a source: keys, defaults and rules."""
+"""The settings of a source, and the code that they name."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,6 @@ from django.utils.module_loading import import_string
 
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.sources.protocol import MessageSource, Received
-
-SOURCE_DEFAULTS: dict[str, Any] = {"SOURCE": "", "MAP": "", "OPTIONS": {}, "BATCH_SIZE": 500}
-MAX_BATCH_SIZE = 10_000
 
 _METHODS = ("receive", "acknowledge", "close")
 
@@ -44,28 +41,6 @@ class SourceSettings:
     def map_function(self) -> Callable[[Received], Any]:
         """Return the map function; raise `ConfigurationError` if it cannot be used."""
         return _callable("MAP", self.map)
-
-
-def source_settings(name: str, values: Mapping[str, Any]) -> SourceSettings:
-    """Return the settings of a source that was checked."""
-    values = {**SOURCE_DEFAULTS, **values}
-    return SourceSettings(name, **{key.lower(): values[key] for key in SOURCE_DEFAULTS})
-
-
-def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text for each option whose value is invalid."""
-    for key in ("SOURCE", "MAP"):
-        path = values.get(key, "")
-        if not isinstance(path, str) or "." not in path:
-            yield f"{key} is {path!r}, not a dotted path."
-    options = values.get("OPTIONS", {})
-    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        # The value is not shown, because it contains passwords.
-        yield f"OPTIONS is a {type(options).__name__}, not a dict with text as keys."
-    size = values.get("BATCH_SIZE", 1)
-    whole = isinstance(size, int) and not isinstance(size, bool)
-    if not whole or not 1 <= size <= MAX_BATCH_SIZE:
-        yield f"BATCH_SIZE is {size!r}, not a whole number from 1 to {MAX_BATCH_SIZE:,}."
 
 
 def check_code(settings: SourceSettings) -> None:

@@ -79,7 +79,7 @@ class Document:
     def tables(self, heading: str = "") -> list[Table]:
         """The tables under a heading, all of the document's where none is given."""
         text = self.section(heading) if heading else self.text
-        return [_table(match[0]) for match in _TABLE.finditer(_without_code(text))]
+        return [table_of(match[0]) for match in _TABLE.finditer(_without_code(text))]
 
     def rows(self, heading: str) -> list[list[str]]:
         """The rows of all tables under a heading."""
@@ -90,7 +90,8 @@ class Document:
         return [row for table in self.tables() if table.head[0] == head for row in table.rows]
 
 
-def _table(text: str) -> Table:
+def table_of(text: str) -> Table:
+    """Return the cells of a table."""
     lines = ([cell.strip() for cell in _CELL.split(line)[1:-1]] for line in text.splitlines())
     head, _, *rows = lines
     return Table(head, rows)

@@ -14,7 +14,7 @@ import pytest
 from pytest_django import Settings
 
 from hipq_django.conf.instances import LOST_AFTER_BEATS
-from hipq_django.conf.rules import INSTANCE_DEFAULTS
+from hipq_django.conf.options import INSTANCE
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import MOVES, Outcome
 from hipq_django.models import Answer
@@ -46,7 +46,7 @@ def test_every_outcome_and_every_status_of_an_answer_is_explained() -> None:
 
 
 def test_the_times_are_those_of_the_code() -> None:
-    beat = INSTANCE_DEFAULTS["HEARTBEAT_SECONDS"]
+    beat = INSTANCE.defaults["HEARTBEAT_SECONDS"]
     silence = beat * LOST_AFTER_BEATS
 
     assert (LOST_AFTER_BEATS, MAX_LOSSES) == (3, 3)  # the page has both in words
@@ -55,7 +55,7 @@ def test_the_times_are_those_of_the_code() -> None:
     looks = 1.2 * beat / LOOKS_IN_A_BEAT  # seconds between two looks at most
     assert f"noticed {silence} to {silence + 2 * looks:g} seconds after" in clocks
     assert f"it is {silence} to {silence + looks:g} seconds after the start" in clocks
-    assert f"`ANSWER_TTL_SECONDS`, {INSTANCE_DEFAULTS['ANSWER_TTL_SECONDS']:,}" in GUARANTEES.text
+    assert f"`ANSWER_TTL_SECONDS`, {INSTANCE.defaults['ANSWER_TTL_SECONDS']:,}" in GUARANTEES.text
 
 
 def test_every_row_has_a_scene() -> None:

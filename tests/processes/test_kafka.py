@@ -13,8 +13,8 @@ import pytest
 from django.core.management import call_command
 
 import hipq_django as hipq
+from hipq_django.conf.options import source_settings
 from hipq_django.models import Answer, Job, Worker
-from hipq_django.sources.settings import source_settings
 from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster
 from tests.processes.conftest import Process, Workers, eventually

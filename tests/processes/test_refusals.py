@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from pytest_django import DjangoDbBlocker, Settings
 
+from hipq_django.conf.options import source_settings
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.sources.settings import source_settings
 from tests.processes.conftest import Workers
 
 KAFKA = {

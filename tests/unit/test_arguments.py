@@ -459,7 +459,7 @@ def test_an_annotation_that_cannot_be_read_is_told(pydantic: Arguments) -> None:
     [
         ("hipq_django.arguments.Jason", "cannot be imported"),
         ("builtins.dict", "name a class with the methods dump and load"),
-        ("hipq_django.conf.rules.checked_limit", "cannot be made"),
+        ("hipq_django.conf.rules.throttler_at", "cannot be made"),
     ],
 )
 def test_a_converter_that_cannot_be_used_is_refused(path: str, said: str) -> None:

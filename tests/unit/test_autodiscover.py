@@ -47,7 +47,7 @@ for folder, setting in json.loads(sys.argv[1]):
     from hipq_django.job_types.registry import get_all_declared
 
     names = sorted(declared.name for declared in get_all_declared(DEFAULT))
-    print(json.dumps([names, "hipq.E034" in {said.id for said in run_checks()}]))
+    print(json.dumps([names, "hipq.E005" in {said.id for said in run_checks()}]))
     sys.exit()
 print(json.dumps([os.fdopen(reader).read() for reader in starts]))
 """

@@ -5,9 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from hipq_django.conf.rules import QUEUE_RANGES
+from hipq_django.conf.options import QUEUE
 from hipq_django.maintenance.retention import prune
 from hipq_django.management.instance_command import InstanceCommand
 
@@ -34,9 +32,8 @@ class Command(InstanceCommand):
     def run(self, options: dict[str, Any]) -> None:
         """Prune and print one line for each queue."""
         days = options["days"]
-        low, high = QUEUE_RANGES["retention_days"]
-        if days is not None and not low <= days <= high:
-            raise CommandError(f"--days {days}: give a number from {low:,} to {high:,}.")
+        if days is not None:
+            QUEUE["RETENTION_DAYS"].checked(days, "--days")
         counts = prune(self.config, days=days, dry_run=options["dry_run"])
         verb = "would delete" if options["dry_run"] else "deleted"
         for name, number in counts.items():

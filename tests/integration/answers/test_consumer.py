@@ -15,12 +15,12 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers import api, intake
 from hipq_django.conf.instances import get_instance
+from hipq_django.conf.options import source_settings
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.sources import Received
-from hipq_django.sources.settings import source_settings
 from tests import mailbox as module
 from tests.declaring import Declare
 from tests.mailbox import Mailbox

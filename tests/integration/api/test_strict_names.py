@@ -13,10 +13,10 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
+from hipq_django.conf.options import source_settings
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Answer, Job, Queue, Schedule, undeclared_names
 from hipq_django.sources import Received
-from hipq_django.sources.settings import source_settings
 from tests.declaring import Declare
 from tests.running import run_due_jobs
 from tests.testapp.jobs import echo
@@ -298,7 +298,7 @@ def test_messages_from_outside_are_stored_strict_or_not(settings: Settings) -> N
     """Their sender does not know what this project declares."""
     settings.HIPQ = {"default": {"STRICT": True}}
     received = Received(b"{}", message_id="m-1")
-    source = source_settings("bank", {"SOURCE": "x", "MAP": f"{__name__}.to_answer"})
+    source = source_settings("bank", {"SOURCE": "a.b", "MAP": f"{__name__}.to_answer"})
 
     Intake(get_instance(), source).take_all([received])
 

@@ -198,7 +198,7 @@ def test_a_setting_that_cannot_be_read_is_not_checked_for_throttlers(
 ) -> None:
     settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLERS": 5}}}}
 
-    assert found() == ["hipq.E013"]
+    assert found() == ["hipq.E012"]
 
 
 @pytest.mark.conformance
