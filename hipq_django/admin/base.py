@@ -170,7 +170,12 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        """Return the row of a page; Django fails where the address names no field by `''`."""
+        """Return the row of a page; none has an id that is no number.
+
+        Django fails where the address names no field by `''`.
+        """
+        if id_from(object_id) is None:
+            return None
         return super().get_object(request, object_id, from_field or None)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:

@@ -49,11 +49,13 @@ def _with_live(batches: QuerySet[Any], now: datetime) -> QuerySet[Any]:
 VERBS = {
     "cancel": Verb(
         "cancel", _("Cancel"), "cancel_batch", cancel_batch, done=_("Cancelled"),
+        action=_("Cancel the selected batches"),
         confirm=_("Cancel the jobs of this batch"),
         is_of_use=_has_live,
         among=_with_live,
         useless=_("none of its jobs is live."),
         is_atomic=False,
+        is_dangerous=True,
         warning=lambda batch: _(
             "All live jobs of the batch become final, and so does the one that was to follow "
             "their success. Handlers that are executing are not stopped, but their results and "
@@ -130,15 +132,6 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
         return self._number(batch, self._counts(batch)[part])
 
     # What an operator does
-
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may cancel batches."""
-        return self.may_do(request, "cancel")
-
-    @admin.action(permissions=["cancel"], description=_("Cancel the selected batches"))
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Cancel their live jobs, and what was to follow their success."""
-        return self.perform_each(request, queryset, "cancel")
 
     def said(self, verb: Verb, before: Any, result: int) -> str:
         """Return how many jobs were cancelled."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
-from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.db.models import Exists, OuterRef, Q
+from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.row_actions import Choice, RowActions, Verb
+from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, tick_box
 from hipq_django.api import control, requeueing
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.uniqueness import KEY_FIELDS
@@ -91,50 +91,80 @@ def _has_enqueued(job: Job) -> bool:
     return (children.live() if job.is_final else children).exists()
 
 
+class RequeueForm(VerbForm):
+    """Whether the jobs that were cancelled with it are requeued, too."""
+
+    dependents = tick_box(_("Also requeue all jobs that were cancelled because it did not succeed"))
+
+    def offer(self, rows: Sequence[Job]) -> None:
+        """Leave it out where no job was cancelled with any of these."""
+        if not any(map(requeueing.has_taken_down, rows)):
+            del self.fields["dependents"]
+
+    @property
+    def done(self) -> _StrOrPromise:
+        """What was done, if that was ticked."""
+        return _("Requeued with its dependents") if self.options.get("dependents") else ""
+
+
+class CancelForm(VerbForm):
+    """Whether the jobs that it has enqueued are cancelled, too."""
+
+    descendants = tick_box(
+        _("Cancel all live jobs that it has enqueued, and those that these have enqueued in turn")
+    )
+
+    def offer(self, rows: Sequence[Job]) -> None:
+        """Leave it out where there is none; of jobs that have ended it is all that can be done."""
+        parents = [job for job in rows if _has_enqueued(job)]
+        if not parents:
+            del self.fields["descendants"]
+        self.initial["descendants"] = all(job.is_final for job in parents)
+
+    @property
+    def done(self) -> _StrOrPromise:
+        """What was done, if that was ticked."""
+        return "" if self.is_atomic else _("Cancelled with its descendants")
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether it is one transaction: not with any number of descendants."""
+        return not self.options.get("descendants")
+
+
 VERBS = {
     verb.name: verb
     for verb in (
         Verb(
             "run_now", _("Run now"), "run_job", control.run_now,
             done=_("Set to run now, its time windows dropped"),
+            action=_("Run the selected jobs now"),
             is_possible=lambda job: job.state in WAITING,
             is_of_use=_is_put_off,
             among=_put_off,
             useless=_("it is due already, and has no time windows."),
             warning=_drops_links,
             confirm=_("Run it without waiting for them"),
+            is_dangerous=True,
         ),
         Verb(
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
+            action=_("Requeue the selected final jobs"),
             is_possible=lambda job: job.is_final,
             among=_to_requeue,
             is_locked=True,
-            is_dangerous=False,
             warning=_said_of_requeue,
-            choice=Choice(
-                "dependents",
-                _("Also requeue all jobs that were cancelled because it did not succeed"),
-                _("Requeued with its dependents"),
-                is_offered=requeueing.has_taken_down,
-            ),
+            form=RequeueForm,
         ),
         Verb(
             "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
+            action=_("Cancel the selected jobs"),
             is_possible=lambda job: not job.is_final or _has_enqueued(job),
             among=lambda jobs, now: jobs.live(),
             confirm=_("Cancel this job"),
             warning=_becomes_final,
-            choice=Choice(
-                "descendants",
-                _(
-                    "Cancel all live jobs that it has enqueued, and those that these have "
-                    "enqueued in turn"
-                ),
-                _("Cancelled with its descendants"),
-                is_offered=_has_enqueued,
-                is_ticked=lambda job: job.is_final,
-                is_atomic=False,
-            ),
+            form=CancelForm,
+            is_dangerous=True,
         ),
     )
 }  # fmt: skip
@@ -145,33 +175,6 @@ class JobActions(RowActions):
 
     actions = tuple(VERBS)
     verbs = VERBS
-
-    def has_run_job_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may run jobs now."""
-        return self.may_do(request, "run_now")
-
-    def has_cancel_job_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may cancel jobs."""
-        return self.may_do(request, "cancel")
-
-    def has_requeue_job_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may requeue final jobs."""
-        return self.may_do(request, "requeue")
-
-    @admin.action(permissions=["run_job"], description=_("Run the selected jobs now"))
-    def run_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Make waiting jobs due, without their time windows and what they wait for."""
-        return self.perform_each(request, queryset, "run_now")
-
-    @admin.action(permissions=["cancel_job"], description=_("Cancel the selected jobs"))
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Make live jobs final."""
-        return self.perform_each(request, queryset, "cancel")
-
-    @admin.action(permissions=["requeue_job"], description=_("Requeue the selected final jobs"))
-    def requeue(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Create a fresh job from each final one."""
-        return self.perform_each(request, queryset, "requeue")
 
     def said(self, verb: Verb, before: Job, result: Job) -> str:
         """Return what was done; of a job that waited for others, that it does not any more."""

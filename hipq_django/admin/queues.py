@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -14,12 +14,13 @@ from django.utils.html import format_html_join
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from hipq_django.admin.base import HipqAdmin, RowList, column
+from hipq_django.admin.base import RowList, column
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
+from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.options import QUEUE
-from hipq_django.database.transactions import write_transaction
+from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, JobType, Queue, Worker
@@ -71,6 +72,34 @@ class QueueList(RowList):
             page.count(queue, trends, workers)
 
 
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "pause", _("Pause"), "change_queue", lambda queue: _set_paused(queue, True),
+            done=_("Paused"),
+            action=_("Pause the selected queues"),
+            is_of_use=lambda queue, now: not queue.paused,
+            useless=_("it is paused already."),
+            is_locked=True,
+        ),
+        Verb(
+            "resume", _("Resume"), "change_queue", lambda queue: _set_paused(queue, False),
+            done=_("Resumed"),
+            action=_("Resume the selected queues"),
+            is_of_use=lambda queue, now: queue.paused,
+            useless=_("it is not paused."),
+            is_locked=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def _set_paused(queue: Queue, paused: bool) -> None:
+    rows = Queue.objects.using(queue.using).filter(pk=queue.pk)
+    rows.update(paused=paused, update_time=clock.now(queue.using))
+
+
 NOW = (
     "condition", "findings", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately"
 )  # fmt: skip
@@ -78,7 +107,7 @@ NOW = (
 
 
 @admin.register(Queue)
-class QueueAdmin(HipqAdmin):
+class QueueAdmin(RowActions):
     """The first page to look at: every queue with what stands in it and what holds it."""
 
     form = QueueForm
@@ -86,7 +115,8 @@ class QueueAdmin(HipqAdmin):
         "__str__", "condition", "due", "oldest_due", "waiting", "running", "in_error", "load",
         "lately", "order",
     )  # fmt: skip
-    actions = ("pause", "resume")
+    actions = tuple(VERBS)
+    verbs = VERBS
     fieldsets = (
         (_("Now"), {"fields": NOW}),
         (_("Limits"), {"fields": ("paused", "throttle_limit", "throttlers")}),
@@ -214,29 +244,3 @@ class QueueAdmin(HipqAdmin):
                 "The workers are bringing the waiting jobs of queue %(queue)s into the new order."
             )
             self.message_user(request, text % {"queue": obj})
-
-    @admin.action(permissions=["change"], description=_("Pause the selected queues"))
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Start no more jobs of these queues."""
-        self._set_paused(request, queryset, paused=True)
-
-    @admin.action(permissions=["change"], description=_("Resume the selected queues"))
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Let the jobs of these queues start again."""
-        self._set_paused(request, queryset, paused=False)
-
-    def _set_paused(self, request: HttpRequest, rows: QuerySet[Any], *, paused: bool) -> None:
-        changed = []
-        for queue in rows:
-            row = Queue.objects.using(self.database).filter(pk=queue.pk, paused=not paused)
-            with write_transaction(self.database):  # it is not done without a line in the history
-                if row.update(paused=paused, update_time=self.now):
-                    self.log_change(request, queue, "Paused." if paused else "Resumed.")
-                    changed.append(str(queue))
-        if changed:
-            text = _("Paused: %(queues)s.") if paused else _("Resumed: %(queues)s.")
-            values = {"queues": ", ".join(changed)}
-            self.message_user(request, text % values, messages.SUCCESS)
-        else:
-            unchanged = gettext("Nothing changed: they were in this state already.")
-            self.message_user(request, unchanged, messages.WARNING)

@@ -2,57 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import messages
+from django import forms
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import model_ngettext, unquote
+from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _, ngettext, override
-from django.views.decorators.http import require_POST
 
+from hipq_django.admin import selection
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
+from hipq_django.admin.selection import Selection
 from hipq_django.database.errors import is_locked_out, is_refusal, said_of
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
 from hipq_django.models.base import title
-from hipq_django.monitoring.counts import capped_count, format_count
+from hipq_django.monitoring.counts import format_count
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
 
-MAX_ROWS = 900
-"""How many rows one action takes: each is a transaction of its own, and a request is short. Their
-ids come back with a confirmation, and Django takes a form with at most 1,000 fields."""
-
 REST = _("%(count)s more %(rows)s of this list are left: select all again, and do the same.")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What else is done with a row if its box is ticked, on the confirmation."""
+class VerbForm(forms.Form):
+    """What is chosen, or filled in, before a verb is done to rows."""
 
-    name: str
-    """The argument of the verb's function that it sets; the field of the form is called so too."""
-    label: _StrOrPromise
-    done: _StrOrPromise
-    """What is said to be done, in place of what is without it."""
-    is_offered: Callable[[Any], bool]
-    """Whether a row has what the choice is about."""
-    is_ticked: Callable[[Any], bool] = lambda row: False
-    """Whether the box is ticked when it is shown."""
-    is_atomic: bool = True
-    """Whether it is one transaction."""
+    is_filled_in: ClassVar = False
+    """Whether a refusal leads back to the form, so that no text is lost; else to the row."""
+
+    def __init__(self, data: Any = None, *, rows: Sequence[Any] = ()) -> None:
+        super().__init__(data)
+        self.offer(rows)
+
+    def offer(self, rows: Sequence[Any]) -> None:
+        """Prepare the fields for these rows, and leave out what is of no use to any of them."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the verb's function is called with, beside the row."""
+        return dict(self.cleaned_data) if self.is_bound else {}
+
+    @property
+    def done(self) -> _StrOrPromise:
+        """What is said to be done, where that depends on the form."""
+        return ""
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether it is one transaction with what was chosen."""
+        return True
+
+    @property
+    def first(self) -> list[int]:
+        """The ids of other rows to which it is done before."""
+        return []
+
+    def refuse(self, error: HipqError) -> None:
+        """Say in the form why it was not done."""
+        self.add_error(None, str(error))
+
+
+def tick_box(label: _StrOrPromise, **options: Any) -> forms.BooleanField:
+    """Return a field that may be ticked."""
+    return forms.BooleanField(label=label, required=False, label_suffix="", **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +88,8 @@ class Verb:
     permission: str
     perform: Callable[..., Any]
     done: _StrOrPromise
+    action: _StrOrPromise = ""
+    """What the menu of the list says; '' where only the row's page offers it."""
     is_possible: Callable[[Any], bool] = lambda row: True
     """Whether the row is such that it can be done at all; else the function says why not."""
     is_of_use: Callable[[Any, datetime], bool] = lambda row, now: True
@@ -74,6 +100,10 @@ class Verb:
     """What is said before it is done to a row, and has to be confirmed; '' where nothing is."""
     confirm: _StrOrPromise = ""
     """What the button says that does it, after the warning."""
+    form: type[VerbForm] = VerbForm
+    """What is asked before it is done; one with fields is shown also without a warning."""
+    is_foreseen: bool = False
+    """Whether what is filled in is shown once more, with what it leads to, before it is done."""
     among: Callable[[Any, datetime], Any] | None = None
     """Narrows all rows of a list to those to which it is of use, so that it can be done to very
     many in turn; None where nothing tells those apart to which it has been done."""
@@ -83,18 +113,8 @@ class Verb:
     """Whether the row is locked, and looked at once more, before it is done: of two operators who
     do it in the same instant the second changes nothing, and so does one whose page did not warn
     of what there is to be warned of by now."""
-    is_dangerous: bool = True
-    """Whether the button that does it is red, after a confirmation."""
-    choice: Choice | None = None
-    """What else may be chosen before it is done; then it asks, also without a warning."""
-
-    def choice_for(self, row: Any) -> Choice | None:
-        """Return what may be chosen for a row."""
-        return self.choice if self.choice and self.choice.is_offered(row) else None
-
-    def chosen(self, request: HttpRequest) -> Choice | None:
-        """Return what was chosen."""
-        return self.choice if self.choice and self.choice.name in request.POST else None
+    is_dangerous: bool = False
+    """Whether the button that does it is red."""
 
 
 class _RefusedError(HipqError):
@@ -105,50 +125,15 @@ class _LeftError(HipqError):
     """Another operator has just done something to the row, which is left; the text says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The rows that an action of a list is done to."""
-
-    ids: Sequence[int]
-    """Their ids; of very many, the first."""
-    missing: int
-    """How many of the selected are not in the list any more."""
-    rows: QuerySet[Any]
-    """All rows that the list has."""
-    verb: Verb
-    is_across: bool
-    """Whether all rows of the list were selected, not single ones."""
-
-    @classmethod
-    def of(cls, request: HttpRequest, rows: QuerySet[Any], verb: Verb, now: datetime) -> Selection:
-        """Return what was selected; once it is confirmed, that is what the page had named."""
-        is_across = request.POST.get("select_across") == "1"
-        if is_across and "confirmed" not in request.POST:
-            found, named = verb.among(rows, now) if verb.among else rows, set[int]()
-        else:
-            named = set(map(int, request.POST.getlist(ACTION_CHECKBOX_NAME)))
-            found = rows.filter(pk__in=named)
-        ids = list(found.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
-        is_in_turn = is_across and verb.among is not None
-        kept = ids[:MAX_ROWS] if is_in_turn else ids
-        return cls(kept, len(named.difference(ids)), rows, verb, is_across)
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether there are too many for one request, and they cannot be taken in turn."""
-        return len(self.ids) > MAX_ROWS
-
-    def count_rest(self, now: datetime) -> int:
-        """Return how many more rows of the list it is of use to, up to a bound."""
-        if not (self.is_across and self.verb.among):
-            return 0
-        return capped_count(self.verb.among(self.rows, now).exclude(pk__in=self.ids))
-
-
 class RowActions(RowPages):
     """Rows with actions in their list and buttons on their pages, by the same verbs."""
 
     verbs: ClassVar[Mapping[str, Verb]] = {}
+    asks_on_page: ClassVar = True
+    """Whether a row's page asks before a button is pressed; else the button leads to a page."""
+    names_all: ClassVar = False
+    """Whether a confirmation names all rows; else those that it warns of, if it warns of any."""
+    confirm_template: ClassVar = "hipq_django/admin/confirm.html"
 
     def may_do(self, request: HttpRequest, name: str) -> bool:
         """Return whether the user may do what a verb does."""
@@ -164,36 +149,44 @@ class RowActions(RowPages):
         """Write down in the history what was done."""
         self.log_change(request, row, f"{said}.")
 
+    def url_after(self, row: Any, result: Any) -> str:
+        """Return the address of the page that is shown after a button was pressed."""
+        return self.row_url(self.target(row, result))
+
     def target(self, row: Any, result: Any) -> Any:
-        """Return the row whose page is shown after a button was pressed."""
+        """Return the row that is named after a button was pressed."""
         return row
 
-    def _perform(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
-        """Do it and write it down, both or neither; return the row it led to, and what was done.
+    def options(self, request: HttpRequest, verb: Verb, form: VerbForm) -> dict[str, Any]:
+        """Return what the verb's function is called with, beside the row."""
+        return form.options
+
+    def _perform(
+        self, request: HttpRequest, row: Any, verb: Verb, form: VerbForm
+    ) -> tuple[Any, str]:
+        """Do it and write it down, both or neither; return its result, and what was done.
 
         Of what takes many transactions the beginning is written down, too: it may be interrupted.
         """
-        before, chosen = copy(row), verb.chosen(request)
-        is_atomic = verb.is_atomic and (chosen is None or chosen.is_atomic)
+        before, is_atomic = copy(row), verb.is_atomic and form.is_atomic
 
         def said() -> str:
-            return str(chosen.done) if chosen else self.said(verb, before, result)
+            return str(form.done) or self.said(verb, before, result)
 
         if not is_atomic:
-            with_others = f" with {chosen.name}" if chosen else ""
-            self.log_change(request, row, f"Began to {verb.name}{with_others}.")
+            self.log_change(request, row, f"Began to {verb.name}.")
         with write_transaction(self.database) if is_atomic else nullcontext():
             if verb.is_locked:
                 self._check_once_more(request, row, verb)
-            result = verb.perform(row, **({chosen.name: True} if chosen else {}))
+            result = verb.perform(row, **self.options(request, verb, form))
             with override(None):  # the history is English
                 self.write_down(request, row, result, said())
-        return self.target(row, result), said()
+        return result, said()
 
-    def _try(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
+    def _try(self, request: HttpRequest, row: Any, verb: Verb, form: VerbForm) -> tuple[Any, str]:
         """Do it; raise `HipqError` also where the database refuses it, or does not wait longer."""
         try:
-            return self._perform(request, row, verb)
+            return self._perform(request, row, verb, form)
         except DatabaseError as error:
             if not (is_refusal(error) or is_locked_out(error)):
                 raise
@@ -216,43 +209,71 @@ class RowActions(RowPages):
             text = _("%(row)s was left as it is. Your page did not say this yet: %(warning)s")
             raise _LeftError(text % {"row": self.called(row), "warning": warning})
 
+    def _is_useless(self, row: Any, verb: Verb) -> bool:
+        """Return whether it can be done to a row and would change nothing but what it hides."""
+        return verb.is_possible(row) and not verb.is_of_use(row, self.now)
+
+    def _is_open(self, row: Any, verb: Verb) -> bool:
+        return verb.is_possible(row) and verb.is_of_use(row, self.now)
+
+    def _left(self, what: str, verb: Verb) -> str:
+        text = _("%(row)s was left as it is: %(reason)s")
+        return text % {"row": what, "reason": verb.useless}
+
+    def called(self, row: Model) -> str:
+        """Return what a row is called where it is refused."""
+        return title(row)
+
     # From the list
 
-    def perform_each(
-        self, request: HttpRequest, rows: QuerySet[Any], name: str
-    ) -> HttpResponse | None:
+    def get_action(self, action: Any) -> Any:
+        """Return an action of the list; that of a verb is made of it."""
+        verb = self.verbs.get(action) if isinstance(action, str) else None
+        return super().get_action(action if verb is None else _action_of(verb))
+
+    def get_actions(self, request: HttpRequest, *args: Any, **options: Any) -> Any:
+        """Return the actions that this user may do; Django's later versions say more beside."""
+        found = super().get_actions(request, *args, **options)
+        return {
+            name: action
+            for name, action in found.items()
+            if name not in self.verbs or self.may_do(request, name)
+        }
+
+    def perform_each(self, request: HttpRequest, rows: Any, verb: Verb) -> HttpResponse | None:
         """Do it to each row on its own; what is refused does not stop the others.
 
-        Ask before, with nothing done, where a row has a warning or a choice.
+        Ask before, with nothing done, where a row has a warning, or something is to be chosen.
         """
-        verb = self.verbs[name]
-        selection = Selection.of(request, rows, verb, self.now)
-        if selection.is_too_large:
+        chosen = Selection.of(request, rows, verb, self.now)
+        if chosen.is_too_large:
             most = _("Nothing was done: select at most %(count)s %(rows)s at a time.")
-            values = {"count": format_number(MAX_ROWS), "rows": self.opts.verbose_name_plural}
+            count = format_number(selection.MAX_ROWS)
+            values = {"count": count, "rows": self.opts.verbose_name_plural}
             self.message_user(request, most % values, messages.ERROR)
             return None
-        if "confirmed" not in request.POST:
-            found = self.get_queryset(request).filter(pk__in=selection.ids).order_by("pk")
-            if asked := self._questions(found.defer(*self.list_defer), verb):
-                return self._ask(request, verb, asked, selection)
-        self._do_each(request, selection.ids, verb)
-        self._report_rest(request, selection)
+        found = self.get_queryset(request).filter(pk__in=chosen.ids).order_by("pk")
+        asked = list(found.defer(*self.list_defer))
+        form = self._form(request, verb, asked)
+        if question := self._question(request, verb, asked, form):
+            return self._ask(request, verb, asked, question, chosen=chosen)
+        self._do_each(request, [*form.first, *chosen.ids], verb, form)
+        self._report_rest(request, chosen)
         return None
 
-    def _report_rest(self, request: HttpRequest, selection: Selection) -> None:
+    def _report_rest(self, request: HttpRequest, chosen: Selection) -> None:
         """Say of which rows nothing was done, and what to do about it."""
-        if selection.missing:
+        if chosen.missing:
             text = ngettext(
                 "%(count)s selected %(rows)s was left as it is: it is not in this list any more.",
                 "%(count)s selected %(rows)s were left as they are: they are not in this list any "
                 "more.",
-                selection.missing,
+                chosen.missing,
             )
-            self._warn(request, text, selection.missing)
-        if rest := selection.count_rest(self.now):
+            self._warn(request, text, chosen.missing)
+        if rest := chosen.count_rest(self.now):
             self._warn(request, REST, rest)
-        if not (selection.ids or selection.missing):
+        if not (chosen.ids or chosen.missing):
             none = _("Nothing was done: this list has no %(rows)s to which it can be done.")
             values = {"rows": self.opts.verbose_name_plural}
             self.message_user(request, none % values, messages.WARNING)
@@ -264,19 +285,17 @@ class RowActions(RowPages):
         rows = model_ngettext(self.opts, number)
         return {"count": format_count(number, format_number), "rows": rows}
 
-    def _do_each(self, request: HttpRequest, ids: Sequence[int], verb: Verb) -> None:
-        refusals = [text for pk in ids if (text := self._refusal(request, pk, verb))]
+    def _do_each(
+        self, request: HttpRequest, ids: Sequence[int], verb: Verb, form: VerbForm
+    ) -> None:
+        refusals = [text for pk in ids if (text := self._refusal(request, pk, verb, form))]
         if done := len(ids) - len(refusals):
-            values = {
-                "done": (verb.chosen(request) or verb).done,
-                "count": format_number(done),
-                "rows": model_ngettext(self.opts, done),
-            }
+            values = {"done": form.done or verb.done, **self._counted(done)}
             text = _("%(done)s: %(count)s %(rows)s.") % values
             self.message_user(request, text, messages.SUCCESS)
         self.report(request, refusals)
 
-    def _refusal(self, request: HttpRequest, pk: int, verb: Verb) -> str:
+    def _refusal(self, request: HttpRequest, pk: int, verb: Verb, form: VerbForm) -> str:
         """Do it to one row; return why it was refused, '' where it was not."""
         row = self.get_queryset(request).filter(pk=pk).first()
         if row is None:
@@ -286,31 +305,14 @@ class RowActions(RowPages):
         if self._is_useless(row, verb):
             return self._left(what, verb)
         try:
-            self._try(request, row, verb)
+            self._try(request, row, verb, form)
         except _LeftError as error:
             return str(error)
         except HipqError as error:
             return _("%(row)s: %(error)s") % {"row": what, "error": error}
         return ""
 
-    def _is_useless(self, row: Any, verb: Verb) -> bool:
-        """Return whether it can be done to a row and would change nothing but what it hides."""
-        return verb.is_possible(row) and not verb.is_of_use(row, self.now)
-
-    def _left(self, what: str, verb: Verb) -> str:
-        text = _("%(row)s was left as it is: %(reason)s")
-        return text % {"row": what, "reason": verb.useless}
-
-    def called(self, row: Model) -> str:
-        """Return what a row is called where it is refused."""
-        return title(row)
-
     # From the page
-
-    def is_offered(self, request: HttpRequest, row: Any, verb: Verb) -> bool:
-        """Return whether this user may do this to this row now."""
-        can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
-        return can_be and self.may(request, verb.permission)
 
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         """Return what this user may do to this row now."""
@@ -318,12 +320,25 @@ class RowActions(RowPages):
             {
                 "label": verb.label,
                 "name": verb.name,
-                "url": self.url(self.model, verb.name, row.pk),
-                **self._confirmation(row, verb),
+                "url": self.row_url(row, verb.name),
+                "is_dangerous": verb.is_dangerous,
+                **(self._on_page(row, verb) if self.asks_on_page else {}),
             }
             for verb in self.verbs.values()
-            if self.is_offered(request, row, verb)
+            if self.may_do(request, verb.name) and self._is_open(row, verb)
         ]
+
+    def _on_page(self, row: Any, verb: Verb) -> dict[str, Any]:
+        """Return what a row's page asks before a verb is done; its fields are of another form."""
+        warning, form = verb.warning(row), verb.form(rows=[row])
+        for field in form.fields.values():
+            field.widget.attrs["form"] = f"hipq-{verb.name}"
+        return {
+            "warning": warning,
+            "form": form,
+            "is_asked": bool(warning or form.fields),
+            "confirm": verb.confirm or verb.label,
+        }
 
     def get_urls(self) -> list[Any]:
         """Return the pages with one more address for each button."""
@@ -340,9 +355,9 @@ class RowActions(RowPages):
 
     @staticmethod
     def _button_view(verb: Verb) -> Callable[..., HttpResponse]:
-        @method_decorator(require_POST)
         def press(pages: RowActions, request: HttpRequest, object_id: str) -> HttpResponse:
-            pages.require(request, verb.permission)
+            if not pages.may_do(request, verb.name):
+                raise PermissionDenied
             return pages._press(request, unquote(object_id), verb)
 
         return press
@@ -352,82 +367,114 @@ class RowActions(RowPages):
         if row is None:
             return self.gone(request, object_id)
         if self._is_useless(row, verb):
-            return self.refused(request, object_id, self._left(title(row), verb))
-        if "confirmed" not in request.POST and (asked := self._questions([row], verb)):
-            return self._ask(request, verb, asked)
+            return self._refused(request, row, self._left(title(row), verb))
+        form = self._form(request, verb, [row])
+        if question := self._question(request, verb, [row], form):
+            return self._ask(request, verb, [row], question)
+        return self._do(request, row, verb, form)
+
+    def _do(self, request: HttpRequest, row: Any, verb: Verb, form: VerbForm) -> HttpResponse:
+        """Do it to one row, and show the page to which that leads; where it is refused, say why."""
+        self._do_each(request, form.first, verb, form)
         try:
-            row, said = self._try(request, row, verb)
+            result, said = self._try(request, row, verb, form)
         except HipqError as error:
-            return self.refused(request, object_id, str(error))
-        text = _("%(done)s: %(row)s.") % {"done": said, "row": title(row)}
-        self.message_user(request, text, messages.SUCCESS)
-        return HttpResponseRedirect(self.url(self.model, "change", row.pk))
+            if not form.is_filled_in:
+                return self._refused(request, row, str(error))
+            form.refuse(error)
+            return self._ask(request, verb, [row], self._asked(verb, [row], form))
+        text = _("%(done)s: %(row)s.")
+        values = {"done": said, "row": title(self.target(row, result))}
+        self.message_user(request, text % values, messages.SUCCESS)
+        return HttpResponseRedirect(self.url_after(row, result))
+
+    def _refused(self, request: HttpRequest, row: Any, reason: str) -> HttpResponse:
+        self.message_user(request, reason, messages.ERROR)
+        return HttpResponseRedirect(self.row_url(row))
 
     # The confirmation
 
-    def _questions(self, rows: Iterable[Any], verb: Verb) -> list[tuple[Any, dict[str, Any]]]:
-        """Return the rows of which something is to be confirmed, or chosen, with what is asked."""
-        now = self.now
-        asked = [
-            (row, self._confirmation(row, verb))
-            for row in rows
-            if verb.is_possible(row) and verb.is_of_use(row, now)
-        ]
-        return [(row, question) for row, question in asked if question["is_asked"]]
+    def _form(self, request: HttpRequest, verb: Verb, rows: Sequence[Any]) -> VerbForm:
+        """Return the form of a verb, with what was sent of it."""
+        is_sent = request.method == "POST" and (verb.is_foreseen or "confirmed" in request.POST)
+        open_rows = [row for row in rows if self._is_open(row, verb)]
+        return verb.form(request.POST if is_sent else None, rows=open_rows)
 
-    def _confirmation(self, row: Any, verb: Verb) -> dict[str, Any]:
-        """Return what is said and asked before it is done to a row."""
-        warning, choice = verb.warning(row), verb.choice_for(row)
+    def _question(
+        self, request: HttpRequest, verb: Verb, rows: Sequence[Any], form: VerbForm
+    ) -> dict[str, Any] | None:
+        """Return what is asked before it is done; None where nothing is, or it is confirmed."""
+        if request.method == "POST":
+            if request.POST.get("confirmed") and form.is_valid():
+                return None
+            if not any(self._is_open(row, verb) for row in rows):
+                return None  # whoever does it is told why not
+        question = self._asked(verb, rows, form)
+        is_asked = request.method != "POST" or question["warning"] or form.fields
+        return question if is_asked else None
+
+    def _asked(self, verb: Verb, rows: Sequence[Any], form: VerbForm) -> dict[str, Any]:
+        """Return what a page says before it is done, and what of the form it still asks."""
+        warned = [(row, str(verb.warning(row))) for row in rows if self._is_open(row, verb)]
+        facts: Sequence[tuple[str, str]] = ()
+        if verb.is_foreseen and form.is_valid():
+            try:
+                facts = self.foreseen(rows[0], verb, form.options)
+            except HipqError as error:
+                form.refuse(error)
         return {
-            "is_asked": bool(warning or choice),
-            "warning": warning,
-            "choice": choice,
-            "is_ticked": choice is not None and choice.is_ticked(row),
-            "is_dangerous": verb.is_dangerous,
-            "confirm": verb.confirm or verb.label,
+            "warning": " ".join(dict.fromkeys(said for _row, said in warned if said)),
+            "concerned": [row for row, said in warned if said] or [row for row, _said in warned],
+            "form": form,
+            "facts": facts,
+            "is_filled_in": verb.is_foreseen and form.is_valid(),
+            "is_last": not verb.is_foreseen or form.is_valid(),
         }
+
+    def foreseen(self, row: Any, verb: Verb, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what a verb will lead to with these values, as names and texts."""
+        return []
 
     def _ask(
         self,
         request: HttpRequest,
         verb: Verb,
-        asked: Sequence[tuple[Any, dict[str, Any]]],
-        selection: Selection | None = None,
+        rows: Sequence[Any],
+        question: dict[str, Any],
+        *,
+        chosen: Selection | None = None,
     ) -> HttpResponse:
         """Show what would be done, to one row, or to those that were selected in the list."""
-        ids = selection.ids if selection else ()
-        rest = selection.count_rest(self.now) if selection else 0
-        named = [self.link(self.model, row.pk, title(row)) for row, _ in asked[:MAX_SHOWN]]
-        number = max(len(ids), 1)
-        what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
-        row, question = (None, _merged(asked, verb)) if ids else asked[0]
-        page = self.url(self.model, "change", row.pk) if row is not None else ""
+        ids = chosen.ids if chosen else ()
+        row = None if chosen else rows[0]
+        rest = chosen.count_rest(self.now) if chosen else 0
+        number = f"{format_number(len(ids))} {model_ngettext(self.opts, len(ids))}"
+        named = rows if self.names_all else question["concerned"]
         context = {
             **question,
-            "title": f"{verb.label}: {what if row is None else title(row)}?",
+            "title": f"{verb.label}: {number if row is None else self.label(row)}?",
             "original": row,
             "verb": verb,
-            "effect": question["warning"],
-            "rows": named,
-            "more": len(asked) - len(named),
+            "rows": self.confirm_rows(named[:MAX_SHOWN], verb),
+            "more": len(named) - MAX_SHOWN,
             "ids": ids,
-            "across": bool(selection and selection.is_across),
+            "across": bool(chosen and chosen.is_across),
             "rest": REST % self._counted(rest) if rest else "",
             "checkbox": ACTION_CHECKBOX_NAME,
-            "label": question["confirm"],
-            "back": page or request.get_full_path(),
+            "label": verb.label if row is None else verb.confirm or verb.label,
+            "back": request.get_full_path() if row is None else self.row_url(row),
         }
-        return self.shown_page(request, "hipq_django/admin/confirm.html", context)
+        return self.shown_page(request, self.confirm_template, context)
+
+    def confirm_rows(self, rows: Sequence[Any], verb: Verb) -> list[Any]:
+        """Return how a confirmation names rows."""
+        return [self.link(self.model, row.pk, title(row)) for row in rows]
 
 
-def _merged(asked: Sequence[tuple[Any, dict[str, Any]]], verb: Verb) -> dict[str, Any]:
-    """Return what is asked of several rows at once: all warnings, and what any of them offers."""
-    questions = [question for _, question in asked]
-    offers = [question for question in questions if question["choice"]]
-    warnings = dict.fromkeys(str(q["warning"]) for q in questions if q["warning"])
-    return {
-        **(offers or questions)[0],
-        "warning": " ".join(warnings),
-        "is_ticked": bool(offers) and all(question["is_ticked"] for question in offers),
-        "confirm": verb.label,
-    }
+def _action_of(verb: Verb) -> Callable[..., HttpResponse | None]:
+    @admin.action(description=verb.action)
+    def act(pages: RowActions, request: HttpRequest, rows: Any) -> HttpResponse | None:
+        return pages.perform_each(request, rows, verb)
+
+    act.__name__ = verb.name
+    return act

@@ -46,6 +46,10 @@ class RowPages(HipqAdmin):
         guarded = self.admin_site.admin_view(shown)
         return path(f"<path:object_id>/{name}/{more}", guarded, name=names)
 
+    def row_url(self, row: Any, page: str = "change") -> str:
+        """Return the address of a page of a row."""
+        return self.url(self.model, page, row.pk)
+
     def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Say that there is no such row, and show the list."""
         text = _("There is no %(kind)s %(id)s.")

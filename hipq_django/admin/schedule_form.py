@@ -7,9 +7,11 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.fields import EditForm
+from hipq_django.admin.row_actions import VerbForm
 from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -202,15 +204,20 @@ class ScheduleForm(TimesForm):
                 self.add_error("name", taken)
 
 
-class BackfillForm(forms.Form):
+class BackfillForm(VerbForm):
     """Whose due times jobs are made of."""
 
+    is_filled_in = True
     start = forms.DateTimeField(
         label=_("From"), widget=forms.DateTimeInput({"type": "datetime-local"})
     )
     end = forms.DateTimeField(
         label=_("Until just before"), widget=forms.DateTimeInput({"type": "datetime-local"})
     )
+
+    def offer(self, rows: Sequence[Schedule]) -> None:
+        """Say in which time zone the moments are."""
+        self.fields["end"].help_text = timezone.get_current_timezone_name()
 
 
 def _spec(values: dict[str, Any]) -> Cron | Every:

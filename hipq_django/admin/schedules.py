@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
@@ -14,14 +15,13 @@ from django.contrib.admin.views.main import ChangeList
 from django.db import router
 from django.db.models import QuerySet
 from django.db.transaction import atomic
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils import timezone
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from hipq_django.admin import schedule_runs, schedule_times
 from hipq_django.admin.base import RowList, column
-from hipq_django.admin.display import NOTHING, badge, format_number, when
+from hipq_django.admin.display import NOTHING, badge, format_number, local_text, when
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
 from hipq_django.conf.instances import get_instances
@@ -35,8 +35,23 @@ from hipq_django.models.base import title
 from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.schedules import verbs
 
+
+class Backfilled(NamedTuple):
+    """The span whose due times were made jobs, and how many."""
+
+    start: datetime
+    end: datetime
+    made: int
+
+
 MOST_LIVE = 10
 """How many live jobs of a schedule are named."""
+
+
+def _backfill(row: Schedule, start: datetime, end: datetime) -> Backfilled:
+    jobs = verbs.backfill(row.name, start, end, instance=row.instance)
+    return Backfilled(start, end, len(jobs))
+
 
 VERBS = {
     verb.name: verb
@@ -45,11 +60,13 @@ VERBS = {
             "run_now", _("Run now"), "run_schedule",
             lambda row: verbs.run_schedule(row.name, instance=row.instance),
             done=_("Run by hand"),
+            action=_("Run the selected schedules now"),
         ),
         Verb(
             "pause", _("Pause"), "pause_schedule",
             lambda row: verbs.pause_schedule(row.name, instance=row.instance),
             done=_("Paused"),
+            action=_("Pause the selected schedules"),
             is_of_use=lambda row, now: not row.paused,
             among=lambda rows, now: rows.filter(paused=False),
             useless=_("it is paused already."),
@@ -59,10 +76,20 @@ VERBS = {
             "resume", _("Resume"), "pause_schedule",
             lambda row: verbs.resume_schedule(row.name, instance=row.instance),
             done=_("Resumed"),
+            action=_("Resume the selected schedules"),
             is_of_use=lambda row, now: row.paused,
             among=lambda rows, now: rows.filter(paused=True),
             useless=_("it is not paused."),
             is_locked=True,
+        ),
+        Verb(
+            "backfill", _("Backfill"), "run_schedule", _backfill, done=_("Backfilled"),
+            warning=lambda row: _(
+                "A job is made for each due time in this span that has none yet. They run one "
+                "after the other, unless the schedule allows them to overlap."
+            ),
+            confirm=_("Make the jobs"),
+            form=BackfillForm,
         ),
     )
 }  # fmt: skip
@@ -100,7 +127,7 @@ class ScheduleAdmin(RowActions):
     """What an editable page shows beside the form."""
     of_code = ("name", "to_job_type", "data", "source")
     """What it shows, too, of one that the code declares."""
-    actions = (*VERBS, "delete_selected")
+    actions = ("run_now", "pause", "resume", "delete_selected")
     verbs = VERBS
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -243,12 +270,6 @@ class ScheduleAdmin(RowActions):
         }
         return [self.link(Schedule, row.pk, title(row)) for row in objs], counts, set(), []
 
-    # Backfill
-
-    def get_urls(self) -> list[Any]:
-        """Return the pages with the one for backfilling."""
-        return [self.address("backfill", ScheduleAdmin._backfill_view), *super().get_urls()]
-
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
@@ -257,7 +278,6 @@ class ScheduleAdmin(RowActions):
         if row is not None:
             due = format_html("{}: {}", _("Next due time"), self.next_due(row))
             context["standing"] = [self.condition(row), self.times(row), due]
-        context["may_backfill"] = self.may_do(request, "run_now")
         context["may_preview"] = row is None or self.has_change_permission(request, row)
         if form.is_bound and form.is_preview and not form.errors:
             context["preview"] = {
@@ -265,36 +285,6 @@ class ScheduleAdmin(RowActions):
                 "upcoming": schedule_times.upcoming(form.spec, self.now),
             }
         return super().render_change_form(request, context, *args, **kwargs)
-
-    def _backfill_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        self.require(request, self.verbs["run_now"].permission)
-        row = self.get_object(request, unquote(object_id))
-        if row is None:
-            return self.gone(request, object_id)
-        form = BackfillForm(request.POST if request.method == "POST" else None)
-        if form.is_valid() and self._backfill(request, row, form):
-            return HttpResponseRedirect(self.url(Schedule, "change", row.pk))
-        context = {
-            "title": _("Backfill %(name)s") % {"name": row.name},
-            "original": row,
-            "form": form,
-            "zone": timezone.get_current_timezone_name(),
-        }
-        return self.shown_page(request, "hipq_django/admin/backfill.html", context)
-
-    def _backfill(self, request: HttpRequest, row: Schedule, form: BackfillForm) -> bool:
-        start, end = form.cleaned_data["start"], form.cleaned_data["end"]
-        try:
-            with write_transaction(self.database):  # no jobs without a line in the history
-                jobs = verbs.backfill(row.name, start, end, instance=row.instance)
-                said = f"Backfilled {start} to {end}: {len(jobs)} jobs."
-                self.log_change(request, row, said)
-        except HipqError as error:
-            form.add_error(None, str(error))
-            return False
-        text = ngettext("Made %(count)s job.", "Made %(count)s jobs.", len(jobs))
-        self.message_user(request, text % {"count": format_number(len(jobs))}, messages.SUCCESS)
-        return True
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the schedules with these letters in their names."""
@@ -369,33 +359,18 @@ class ScheduleAdmin(RowActions):
 
     # Actions
 
-    def has_run_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may run schedules now."""
-        return self.may_do(request, "run_now")
-
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may pause and resume schedules."""
-        return self.may_do(request, "pause")
-
-    @admin.action(permissions=["run"], description=_("Run the selected schedules now"))
-    def run_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Make a job of each, whatever its times are."""
-        return self.perform_each(request, queryset, "run_now")
-
-    @admin.action(permissions=["pause"], description=_("Pause the selected schedules"))
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Make no more jobs of these."""
-        return self.perform_each(request, queryset, "pause")
-
-    @admin.action(permissions=["pause"], description=_("Resume the selected schedules"))
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Go on with these."""
-        return self.perform_each(request, queryset, "resume")
-
     def said(self, verb: Verb, before: Any, result: Any) -> str:
         """Return what was done, with the job that was made."""
         if isinstance(result, Job):
             return gettext("Run by hand as job %(id)s") % {"id": result.pk}
+        if isinstance(result, Backfilled):
+            text = ngettext(
+                "Backfilled %(start)s to %(end)s, %(count)s job",
+                "Backfilled %(start)s to %(end)s, %(count)s jobs",
+                result.made,
+            )
+            start, end = local_text(result.start), local_text(result.end)
+            return text % {"start": start, "end": end, "count": format_number(result.made)}
         return super().said(verb, before, result)
 
 

@@ -324,7 +324,7 @@ def test_a_schedule_is_made_and_changed(page: Page) -> None:
 def test_a_schedule_is_caught_up(page: Page) -> None:
     hipq.schedule("nightly", hipq.NewJob("echo"), "30 2 * * *")
     page.goto(page_url(Schedule.objects.get()))
-    page.get_by_role("link", name="Backfill").click()
+    page.get_by_text("Backfill …").click()
     expect(page.get_by_role("button", name="Make the jobs")).to_be_visible()
     today = clock.now("default")
     page.get_by_label("From").fill(f"{today - timedelta(days=3):%Y-%m-%dT01:00}")
@@ -332,7 +332,7 @@ def test_a_schedule_is_caught_up(page: Page) -> None:
     assert hidden_now(page, "schedule-backfill") == {}
     page.get_by_role("button", name="Make the jobs").click()
 
-    assert "Made 2 jobs." in message(page)
+    assert ", 2 jobs: schedule nightly." in message(page)
     assert Job.objects.count() == 2
 
 

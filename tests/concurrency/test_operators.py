@@ -173,7 +173,7 @@ def test_of_two_operators_who_requeue_a_job_in_the_same_instant_the_second_is_to
     do: Callable[..., Any], admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = JobFactory.create(state="final")
-    other, looked_at, questions = Session(), count(), RowActions._questions
+    other, looked_at, questions = Session(), count(), RowActions._question
 
     def look(self: RowActions, *args: Any) -> Any:
         asked = questions(self, *args)
@@ -181,7 +181,7 @@ def test_of_two_operators_who_requeue_a_job_in_the_same_instant_the_second_is_to
             other(partial(hipq.requeue, job))
         return asked
 
-    monkeypatch.setattr(RowActions, "_questions", look)
+    monkeypatch.setattr(RowActions, "_question", look)
     response = do(admin_client, "requeue", job)
     other.close()
 

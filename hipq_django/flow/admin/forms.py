@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from django import forms
@@ -10,10 +11,13 @@ from django.core.exceptions import ValidationError
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _, gettext_lazy
 
+from hipq_django.admin.row_actions import VerbForm
 from hipq_django.domain.redaction import without_masks
 from hipq_django.domain.serialization import NotJsonError, to_json
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.declared_ports import ANY
+from hipq_django.flow.models import Graph
 from hipq_django.flow.values import NOTHING
 
 TEXT = {"spellcheck": "false", "autocapitalize": "off", "class": "hipq-json"}
@@ -109,7 +113,7 @@ class NewGraphForm(SpecForm):
     field_order = ("name", "spec")
 
 
-class StartForm(forms.Form):
+class StartForm(VerbForm):
     """How a graph is started, and which version of it the page showed."""
 
     alias = forms.CharField(
@@ -119,6 +123,16 @@ class StartForm(forms.Form):
         help_text=gettext_lazy("Another name by which the node is found; may be left empty."),
     )
     seen = forms.CharField(widget=forms.HiddenInput)
+
+    def offer(self, rows: Sequence[Graph]) -> None:
+        """Note the version that the page shows."""
+        self.initial["seen"] = rows[0].version
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `start_graph` is called with."""
+        values = self.cleaned_data
+        return {"alias": values["alias"] or None, "version": id_from(values["seen"]) or 0}
 
 
 class MoveForm(forms.Form):

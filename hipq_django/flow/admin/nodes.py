@@ -153,12 +153,6 @@ class NodeAdmin(GraphPages):
 
     # The page
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Return the node of a page; an id that no node can have finds none."""
-        return super().get_object(request, object_id, from_field) if id_from(object_id) else None
-
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
@@ -172,7 +166,6 @@ class NodeAdmin(GraphPages):
         context.update(
             self._of_graph(request, node),
             panel=self._panel(row, node, run_of(row), knowing),
-            buttons=self.buttons(request, node),
             children=children[:MAX_ROWS],
             has_more_children=len(children) > MAX_ROWS,
             children_url=f"{self.url(Node, 'changelist')}?parent={node.pk}",
@@ -254,7 +247,7 @@ class NodeAdmin(GraphPages):
         firsts = self._messages([port.first for port in ports if port.first])
         newest = self._messages([port.newest for port in ports if port.newest])
         links = self._links([port.pk for port in ports])
-        names = self.called(port.node for found in links.values() for _arrow, port in found)
+        names = self.names_of(port.node for found in links.values() for _arrow, port in found)
         channels = self._channels(ports)
         return [
             {

@@ -21,7 +21,6 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
-from hipq_django.flow.admin.actions import NodeActions
 from hipq_django.flow.admin.forms import (
     DefaultForm,
     MessageForm,
@@ -38,6 +37,7 @@ from hipq_django.flow.admin.message_editing import (
     obstacle,
     reader_of,
 )
+from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.standing import badges
 from hipq_django.flow.aliases import get
@@ -168,7 +168,7 @@ class PortPages(NodeActions):
             self._refuse(request, row, form, what, error)
             return None
         if not is_confirmed:
-            return self._ask(request, row, what, facts)
+            return self._ask_port(request, row, what, facts)
         self.message_user(request, told, messages.SUCCESS)
         return HttpResponseRedirect(self.url(Node, "port", row.node_id, row.pk))
 
@@ -193,7 +193,7 @@ class PortPages(NodeActions):
             default = _port_of(row).default
             refuse(form, field, error, fingerprint(default), self._now(row, default))
 
-    def _ask(
+    def _ask_port(
         self, request: HttpRequest, row: NodePort, what: str, facts: list[tuple[str, str]]
     ) -> HttpResponse:
         context = {
@@ -258,7 +258,7 @@ class PortPages(NodeActions):
         nodes = shown_rows(Node.objects.using(self.database).filter(pk__in=readers))
         shown = {node.pk: node for node in nodes}
         name_rows(shown.values(), self.database)
-        names = self.called(port.node for port in ports)
+        names = self.names_of(port.node for port in ports)
         lines = [
             (self.port_links([("→", port)], names), self._read_by(port, shown)) for port in ports
         ]
@@ -376,7 +376,7 @@ class PortPages(NodeActions):
         outgoing = rows.filter(source=row).select_related("target__node")[:MAX_LINKS]
         incoming = rows.filter(target=row).select_related("source__node")[:MAX_LINKS]
         ports = [("→", c.target) for c in outgoing] + [("←", c.source) for c in incoming]
-        return self.port_links(ports, self.called(port.node for _arrow, port in ports))
+        return self.port_links(ports, self.names_of(port.node for _arrow, port in ports))
 
     def port_links(self, ports: list[tuple[str, NodePort]], names: dict[int, str]) -> str:
         """Return links to ports, each with an arrow that says which way messages go."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
@@ -13,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.admin.base import HipqAdmin, column
-from hipq_django.admin.row_pages import RowPages
+from hipq_django.admin.row_actions import RowActions, Verb, VerbForm
 from hipq_django.conf.instances import get_instances
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
@@ -23,19 +24,36 @@ from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refu
 from hipq_django.flow.admin.graph_pages import REPLACES, not_allowed, told
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
-from hipq_django.flow.exceptions import GraphError
+from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import check
 from hipq_django.flow.graphs.named import is_declared
 from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
-from hipq_django.models.base import title
 from hipq_django.models.job_type import redactor_of_all
 
 
+def _start(row: Graph, **how: Any) -> Node:
+    try:
+        return start_graph(row, **how)
+    except HipqError as error:  # it may quote a value of the spec
+        redactor = redactor_of_all(row.instance, row.using).knowing(row.spec)
+        raise FlowError(redactor.mask_text(str(error))) from error
+
+
+START = Verb(
+    "start", gettext_lazy("Start"), "start_node", _start, gettext_lazy("Started"),
+    warning=lambda row: gettext_lazy(
+        "A new node is started as the graph is saved now. Later changes of the graph do not reach "
+        "it."
+    ),
+    form=StartForm,
+)  # fmt: skip
+
+
 @admin.register(Graph)
-class GraphAdmin(RowPages):
+class GraphAdmin(RowActions):
     """Graphs are added, edited, deleted and started; nodes that were started stay as they are."""
 
     list_display = ("name", "instance", "version", "updated")
@@ -45,6 +63,8 @@ class GraphAdmin(RowPages):
     search_fields = ("name",)
     search_help_text = gettext_lazy("A complete name.")
     actions = None
+    verbs = {START.name: START}
+    confirm_template = "hipq_flow/admin/start_graph.html"
 
     class Media:
         css = {"all": ["hipq_flow/admin.css"]}
@@ -90,11 +110,11 @@ class GraphAdmin(RowPages):
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         """Show the page on which a graph is added or edited, and save what was sent."""
-        row = None if object_id is None else self._row(request, object_id)
+        row = None if object_id is None else self.get_object(request, unquote(object_id))
         if object_id is not None and row is None:
             return self.gone(request, object_id)
         self._check_access(request, row)
-        form = self._form(request, row)
+        form = self._spec_form(request, row)
         spec: Any = NOTHING if row is None else row.spec
         problems: list[Problem] = []
         if form.is_bound:
@@ -105,17 +125,13 @@ class GraphAdmin(RowPages):
                 return HttpResponseRedirect(self.url(Graph, "change", saved.pk))
         return self._page(request, row, form, spec, problems)
 
-    def _row(self, request: HttpRequest, object_id: str) -> Graph | None:
-        pk = unquote(object_id)
-        return self.get_object(request, pk) if id_from(pk) else None
-
     def _check_access(self, request: HttpRequest, row: Graph | None) -> None:
         looks = row is not None and request.method != "POST"
         may = self.has_view_permission(request) if looks else self._may(request, "edit_graph")
         if not may:
             raise PermissionDenied
 
-    def _form(self, request: HttpRequest, row: Graph | None) -> SpecForm:
+    def _spec_form(self, request: HttpRequest, row: Graph | None) -> SpecForm:
         sent = request.POST if request.method == "POST" else None
         if row is None:
             return NewGraphForm(sent)
@@ -200,52 +216,22 @@ class GraphAdmin(RowPages):
 
     # Starting
 
-    def get_urls(self) -> list[Any]:
-        """Return the pages with the one that asks before a graph is started."""
-        return [self.address("start", GraphAdmin._start_view), *super().get_urls()]
+    def options(self, request: HttpRequest, verb: Verb, form: VerbForm) -> dict[str, Any]:
+        """Return how a graph is started, and by whom."""
+        return {**form.options, "by": f"user:{request.user.get_username()}"[:200]}
 
-    def _start_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        self.require(request, "start_node")
-        row = self._row(request, object_id)
-        if row is None:
-            return self.gone(request, object_id)
-        sent = request.POST if "confirmed" in request.POST else None
-        form = StartForm(sent, initial={"seen": row.version})
-        if not form.is_valid():
-            return self._start_page(request, row, form)
-        node = self._start(request, row, form)
-        if node is None:
-            return HttpResponseRedirect(self.url(Graph, "change", row.pk))
-        return HttpResponseRedirect(self.url(Node, "change", node.pk))
+    def write_down(self, request: HttpRequest, row: Graph, result: Node, said: str) -> None:
+        """Write down which node was started."""
+        self.log_change(request, row, f"{said} {result}.")
 
-    def _start_page(self, request: HttpRequest, row: Graph, form: StartForm) -> HttpResponse:
-        label = _("Start")
-        context = {
-            "title": _("%(verb)s: %(what)s?") % {"verb": label, "what": row.name},
-            "original": row,
-            "verb": {"label": label},
-            "label": label,
-            "effect": _(
-                "A new node is started as the graph is saved now. Later changes of the graph do "
-                "not reach it."
-            ),
-            "form": form,
-            "back": self.url(Graph, "change", row.pk),
-            "picture": of_spec(row.spec, row.instance),
-        }
-        return self.shown_page(request, "hipq_flow/admin/start_graph.html", context)
+    def target(self, row: Graph, result: Node) -> Node:
+        """Return the node that was started."""
+        return result
 
-    def _start(self, request: HttpRequest, row: Graph, form: StartForm) -> Node | None:
-        by = f"user:{request.user.get_username()}"[:200]
-        alias, seen = form.cleaned_data["alias"] or None, id_from(form.cleaned_data["seen"]) or 0
-        try:
-            with transaction.atomic(using=self.database), write_transaction(self.database):
-                node = start_graph(row, version=seen, alias=alias, by=by)
-                self.log_change(request, row, f"Started {node}.")
-        except HipqError as error:
-            redactor = redactor_of_all(row.instance, self.database).knowing(row.spec)
-            self.message_user(request, redactor.mask_text(str(error)), messages.ERROR)
-            return None
-        text = _("%(graph)s was started: %(node)s.") % {"graph": row.name, "node": title(node)}
-        self.message_user(request, text, messages.SUCCESS)
-        return node
+    def url_after(self, row: Graph, result: Node) -> str:
+        """Return the address of the node."""
+        return self.url(Node, "change", result.pk)
+
+    def confirm_rows(self, rows: Sequence[Graph], verb: Verb) -> list[Any]:
+        """Return the pictures of what is started."""
+        return [of_spec(row.spec, row.instance) for row in rows]

@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from hipq_django import flow
+from hipq_django.admin import selection
 from hipq_django.flow import testing
-from hipq_django.flow.admin import actions
-from hipq_django.flow.admin.verbs import VERBS
+from hipq_django.flow.admin.node_actions import VERBS
 from hipq_django.flow.models import Node, Wake
 from tests.admin_pages import (
     act,
@@ -78,7 +78,7 @@ def test_a_button_leads_to_a_page_that_says_what_will_happen(client: Client, ver
 
     label = str(VERBS[verb].label)
     assert f"{label}: node {node.pk}?" in page
-    assert str(VERBS[verb].effect)[:40] in page
+    assert str(VERBS[verb].warning(node))[:40] in page
     assert f">{node.status}</span>" in page
     assert f">{label}</button>" in page
     assert (standing(node), history(node)) == (before, [])
@@ -111,7 +111,7 @@ def test_what_is_confirmed_is_done_and_recorded(client: Client, verb: str) -> No
             response = act(client, verb, node, confirmed="1", extent="node")
 
         done = str(VERBS[verb].done)
-        assert messages_of(response) == [f"{done}: node {node.pk}."]
+        assert messages_of(response) == [f"{done}: {f'node {node.pk}' if from_page else '1 node'}."]
         assert history(node) == [f"{done}."]
         assert standing(node) != before
 
@@ -120,9 +120,6 @@ def test_a_node_to_which_nothing_is_to_be_done_has_no_button_for_it(client: Clie
     log_in(client, "view_node", "run_node")
     one, other = flow.start("t.sum", run=False), in_status("failed")
 
-    alone = html(client, page_url(one, "resume"))
-    assert "is left as it is: there is nothing to do" in alone
-    assert ">Resume</button>" not in alone
     both = act(client, "run", one, other).content.decode()
 
     assert both.count("is left as it is") == 1
@@ -199,7 +196,8 @@ def test_run_by_force_runs_the_ancestors_that_were_chosen(
     else:
         response = act(client, "run_by_force", child, confirmed="1", ancestors=[root.pk])
 
-    assert messages_of(response) == ["Set to run by force: 2 nodes."]
+    said = ["1 node", f"node {child.pk}"] if from_page else ["2 nodes"]
+    assert messages_of(response) == [f"Set to run by force: {what}." for what in said]
     assert (root.status, child.status) == ("queued", "queued")
     assert history(root) == history(child) == ["Set to run by force."]
     assert history(middle) == []
@@ -370,15 +368,15 @@ def test_an_action_takes_as_many_nodes_as_a_form_brings_back(
 ) -> None:
     log_in(client, "view_node", "run_node")
     first = flow.start("t.sum", run=False)
-    copy(Node.objects.get(pk=first.pk), actions.MAX_NODES - 1)
+    copy(Node.objects.get(pk=first.pk), selection.MAX_ROWS - 1)
     nodes = list(Node.objects.all())
     page = act(client, "pause", *nodes).content.decode()
-    assert f"Pause: {actions.MAX_NODES} nodes?" in page
+    assert f"Pause: {selection.MAX_ROWS} nodes?" in page
     assert "and 890 more" in page
 
     assert act(client, "pause", *nodes, confirmed="1").status_code == 200
-    assert Node.objects.filter(paused=True).count() == actions.MAX_NODES
-    monkeypatch.setattr(actions, "MAX_NODES", 2)
+    assert Node.objects.filter(paused=True).count() == selection.MAX_ROWS
+    monkeypatch.setattr(selection, "MAX_ROWS", 2)
     assert messages_of(act(client, "resume", *nodes[:3], confirmed="1")) == [
         "Nothing was done: select at most 2 nodes at a time."
     ]
@@ -393,7 +391,9 @@ def test_nodes_that_have_left_the_list_meanwhile_are_told(client: Client) -> Non
 
     response = client.post(f"{list_url(Node)}?status=failed", sent, follow=True)
 
-    assert messages_of(response) == ["Nothing was done: the nodes are not in this list any more."]
+    assert messages_of(response) == [
+        "1 selected node was left as it is: it is not in this list any more."
+    ]
 
 
 # Without

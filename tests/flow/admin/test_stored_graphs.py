@@ -197,7 +197,7 @@ def test_a_graph_is_not_started_before_that_is_confirmed(client: Client, stored:
         client.post(page_url(stored, "start"), {"alias": "parts"}),
     ):
         page = response.content.decode()
-        assert "Start: shop.parts?" in page
+        assert "Start: graph shop.parts?" in page
         assert "one, flow.each, new" in page
 
     assert not Node.objects.exists()
@@ -209,7 +209,7 @@ def test_a_graph_is_started_once_that_is_confirmed(client: Client, stored: Graph
     response = start(client, stored, alias="parts")
 
     node = flow.get("parts")
-    assert messages_of(response) == [f"shop.parts was started: {node}."]
+    assert messages_of(response) == [f"Started: {node}."]
     assert response.redirect_chain == [(page_url(node), 302)]
     assert (node.graph, node.info["created_by"]) == (SPEC, "user:operator")
     assert history(stored) == [f"Started {node}."]

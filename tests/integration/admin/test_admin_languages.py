@@ -21,7 +21,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.states import Outcome, State
 from hipq_django.flow import testing
 from hipq_django.flow.admin.descriptions import SHIPPED
-from hipq_django.flow.admin.verbs import VERBS
+from hipq_django.flow.admin.node_actions import VERBS
 from hipq_django.flow.declaring import all_components
 from hipq_django.flow.models import Graph, Message, Node, NodePort
 from hipq_django.maintenance.recovery import time_out_overdue
@@ -260,7 +260,9 @@ def addresses_of_nodes() -> list[str]:
     found = [f"{list_url(Graph)}add/", *(f"{list_url(Node)}?status={s}" for s in ("failed", "x"))]
     of_each_kind = {(node.status, node.paused): node for node in Node.objects.all()}
     for node in of_each_kind.values():
-        found += [page_url(node, verb) for verb in VERBS]
+        found += [
+            page_url(node, name) for name, v in VERBS.items() if v.is_of_use(node, timezone.now())
+        ]
     found += [page_url(node, "graph") for node in Node.objects.filter(job_type__name="flow.graph")]
     found += [page_url(graph, "start") for graph in Graph.objects.all()]
     ports = NodePort.objects.exclude(name="*")
@@ -411,7 +413,7 @@ def test_no_word_of_what_is_done_to_a_graph_stays_english(
 ) -> None:
     row = Graph.objects.create(name="shop", spec={"nodes": PUBLIC})
 
-    assert told(confirm(admin_client, "start", row, alias="new", seen=row.version)) == {"shop"}
+    assert told(confirm(admin_client, "start", row, alias="new", seen=row.version)) == set()
     sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
     assert told(admin_client.post(page_url(row), sent, follow=True)) == {"shop"}
     assert told(admin_client.get(page_url(Node(pk=99)), follow=True)) == set()

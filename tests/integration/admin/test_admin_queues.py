@@ -413,7 +413,7 @@ def test_queues_are_paused_and_resumed_from_the_list(admin_client: Client, bank:
 
     bank.refresh_from_db()
     assert bank.paused
-    assert said == ["Paused: bank."]
+    assert said == ["Paused: 1 queue.", "queue mail was left as it is: it is paused already."]
     assert (history(bank), history(other)) == (["Paused."], [])
-    assert messages_of(act(admin_client, "resume", bank, other)) == ["Resumed: bank, mail."]
+    assert messages_of(act(admin_client, "resume", bank, other)) == ["Resumed: 2 queues."]
     assert not Queue.objects.filter(paused=True).exists()

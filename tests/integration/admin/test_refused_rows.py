@@ -105,7 +105,7 @@ def test_nothing_is_backfilled_without_a_line_in_the_history(
     log_in(client, "view_schedule", "run_schedule")
     refuse("NEW.change_message LIKE 'Backfilled%'", HISTORY, "INSERT")
     client.raise_request_exception = False
-    sent = {"start": "2026-03-01T00:30", "end": "2026-03-01T02:30"}
+    sent = {"start": "2026-03-01T00:30", "end": "2026-03-01T02:30", "confirmed": "1"}
 
     client.post(page_url(row, "backfill"), sent)
     assert not Job.objects.exists()

@@ -20,6 +20,7 @@ from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
 from hipq_django.schedules import declared as declared_schedules, verbs
 from tests.admin_pages import (
+    confirm,
     form_of,
     form_values,
     history,
@@ -519,9 +520,9 @@ def test_due_times_that_have_passed_are_caught_up(client: Client, schedule: Sche
     page = page_url(schedule, "backfill")
     assert page in html(client, page_url(schedule))
     assert "datetime-local" in html(client, page)
-    response = client.post(page, span(hours=3), follow=True)
+    response = confirm(client, "backfill", schedule, **span(hours=3))
 
-    assert "Made 3 jobs." in response.content.decode()
+    assert ", 3 jobs: schedule hourly." in messages_of(response)[0]
     assert Job.objects.count() == 3
     assert "Backfilled" in LogEntry.objects.get().change_message
 
@@ -538,7 +539,7 @@ def test_a_span_that_cannot_be_is_said(
     client: Client, schedule: Schedule, given: dict[str, str], said: str
 ) -> None:
     log_in(client, "view_schedule", "run_schedule")
-    response = client.post(page_url(schedule, "backfill"), given)
+    response = confirm(client, "backfill", schedule, **given)
 
     assert said in response.content.decode()
     assert not Job.objects.exists()
