@@ -23,7 +23,6 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import statement_transaction, write_transaction
-from hipq_django.database.twins import has_twin
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer, as_incoming
 from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.domain.serialization import sized_json, to_json
@@ -97,7 +96,6 @@ def receive_one(answer: NewAnswer, kind: str, payload: Any, instance: str) -> An
     return _receive_by_key(_message(instance, answer, kind, payload))
 
 
-@has_twin
 def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> list[Answer]:
     """Store many answers in one transaction, all or none, and settle their jobs by them.
 

@@ -28,7 +28,6 @@ from hipq_django.api.pages import PAGE_SIZE, in_pages
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.database.twins import has_twin, naming_twin
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
@@ -42,7 +41,6 @@ from hipq_django.models.catalog import get_job_type
 P = ParamSpec("P")
 
 
-@has_twin
 def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
     """Enqueue jobs of which each follows the one before; return them in their order.
 
@@ -97,8 +95,7 @@ def batch(
     using = get_instance(instance).database
     _check_callbacks(then, always)
     with ExitStack() as opened:
-        with naming_twin("hipq_django.batch", "async with"):  # not what the block raises
-            opened.enter_context(transaction.atomic(using=using))
+        opened.enter_context(transaction.atomic(using=using))
         made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
         made.save(using=using, force_insert=True)
         made.open_in = get_ident()
@@ -193,7 +190,6 @@ def _as_given(new: NewJob, instance: str) -> NewJob:
     return replace(new, **copies)
 
 
-@has_twin
 def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAULT) -> int:
     """Cancel the live jobs of a batch, and `then`; return the number of cancelled jobs.
 

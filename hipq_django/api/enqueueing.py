@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 from django.db import IntegrityError, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
@@ -22,7 +21,6 @@ from hipq_django.api.keys import (
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import has_twin, in_async_code
 from hipq_django.dependencies.following import (
     Following,
     check_may_add,
@@ -30,7 +28,7 @@ from hipq_django.dependencies.following import (
     following,
     link,
 )
-from hipq_django.domain.drafts import JOB_OPTIONS, BoundJob, JobOptions, NewJob, OnConflict
+from hipq_django.domain.drafts import JOB_OPTIONS, JobOptions, NewJob, OnConflict
 from hipq_django.domain.states import NONE, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import collector_paused, queue_of, queues_with_due
@@ -41,7 +39,6 @@ from hipq_django.exceptions import (
     UnknownOptionError,
     nearest_name,
 )
-from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Batch, Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
 from hipq_django.signals import job_enqueued, send_after_commit
@@ -80,13 +77,8 @@ def enqueue_new(
     new: NewJob, *, on_conflict: OnConflict | None = None, instance: str = DEFAULT
 ) -> Job:
     """Do the same for a job that was made by `new`."""
-    try:
-        check_on_conflict(new.job_type, on_conflict)
-        return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
-    except SynchronousOnlyOperation as error:
-        declared = isinstance(new, BoundJob) and get_declared(instance, new.job_type)
-        place = declared.function_name if declared else "hipq_django"
-        raise in_async_code(f"{place}.enqueue") from error
+    check_on_conflict(new.job_type, on_conflict)
+    return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
 
 
 FEW = 2
@@ -160,7 +152,6 @@ def check_batches(jobs: Iterable[NewJob], builder: Builder) -> None:
         checked.add(key)
 
 
-@has_twin
 def enqueue_many(
     jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise", instance: str = DEFAULT
 ) -> list[Job]:

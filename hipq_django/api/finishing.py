@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from django.core.exceptions import SynchronousOnlyOperation
 from django.db import OperationalError, transaction
 
 from hipq_django import transitions
@@ -73,12 +72,6 @@ def _check_outermost(job: Job) -> None:
     try:
         with transaction.atomic(using=job.using, durable=True):
             pass
-    except SynchronousOnlyOperation as error:
-        raise SynchronousOnlyOperation(
-            "hipq_django.finishing was called in async code, where Django's ORM must not wait for "
-            "the database. It has no async twin, because a transaction stays in one thread: put "
-            "the block into a function and await sync_to_async(function)(…)."
-        ) from error
     except RuntimeError as error:
         raise InvalidJobError(
             f"finishing {job}: a transaction is open, and its end would decide whether the job "

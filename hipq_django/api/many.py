@@ -22,7 +22,6 @@ from hipq_django.api.pages import ManyResult, Perform, in_pages, pages_of
 from hipq_django.api.requeueing import copy_of_final, hold_again, link_again
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
-from hipq_django.database.twins import has_twin
 from hipq_django.dependencies.following import drop_needs
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
@@ -31,7 +30,6 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 
 
-@has_twin
 def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     """Create a new job from each final job of a queryset that was not requeued yet.
 
@@ -47,13 +45,11 @@ def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     return _do(jobs, "requeue_many", perform)
 
 
-@has_twin
 def cancel_many(jobs: QuerySet[Job]) -> ManyResult:
     """Make each live job of a queryset final with the outcome cancelled; see `cancel`."""
     return _do(jobs, "cancel_many", partial(cancel_page, "Cancelled"))
 
 
-@has_twin
 def run_now_many(jobs: QuerySet[Job]) -> ManyResult:
     """Let each waiting job of a queryset run as soon as its queue allows; see `run_now`.
 

@@ -12,7 +12,6 @@ from django.db import connections
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.twins import has_twin
 from hipq_django.domain.states import ENDED, NONE, Outcome
 from hipq_django.domain.validation import id_from, number_in
 from hipq_django.exceptions import (
@@ -31,7 +30,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 MAX_TIMEOUT = 86_400.0
 
 
-@has_twin
 def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
     """Return the job with this id, with its queue and type.
 
@@ -48,7 +46,6 @@ def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
     return found
 
 
-@has_twin
 def get_result(job: Job | int, timeout: float = 0, *, instance: str = DEFAULT) -> Any:
     """Return the result of a job, or of the job with an id; wait for it at most `timeout` seconds.
 

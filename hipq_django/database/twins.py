@@ -1,4 +1,7 @@
-"""Public functions and their twins for async code."""
+"""Twins for async code, which do the same in a thread: `aname = method_twin(name)`.
+
+In async code Django refuses whatever would wait for the database.
+"""
 
 from __future__ import annotations
 
@@ -8,53 +11,10 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-C = TypeVar("C", bound=type)
-
-
-def has_twin(sync: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that is called in async code say which one to await there."""
-    return naming_twin(f"hipq_django.{sync.__name__}")(sync)
-
-
-class naming_twin:  # noqa: N801 - it is used as a function
-    """Do the same for what is no public function, but is used by this name.
-
-    `way` says what to write there, if that is no call of a twin. It decorates a function, or opens
-    a block, which for each call would take longer than most that it names.
-    """
-
-    def __init__(self, name: str, how: str = "await", *, way: str = "") -> None:
-        self._said = name, how, way
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, SynchronousOnlyOperation):
-            raise in_async_code(*self._said) from error
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                return function(*args, **kwargs)
-            except SynchronousOnlyOperation as error:
-                raise in_async_code(*self._said) from error
-
-        return call
-
-
-def in_async_code(name: str, how: str = "await", way: str = "") -> SynchronousOnlyOperation:
-    """Return the error of a function that was used in async code; its twin begins with an a."""
-    place, _, verb = name.rpartition(".")
-    return SynchronousOnlyOperation(
-        f"{name} was used in async code, where Django's ORM must not wait for the "
-        f"database: {way or f'{how} {place}.a{verb}(…)'} instead."
-    )
 
 
 def block_twin(
@@ -86,11 +46,12 @@ def method_twin(
     """
     name = method.__name__
 
+    @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         done: R = await sync_to_async(getattr(self, name))(*args, **kwargs)
         return done
 
-    call.__name__, call.__doc__ = f"a{name}", method.__doc__
+    call.__name__ = f"a{name}"
     return call
 
 
@@ -101,19 +62,3 @@ def property_twin(read: Callable[[S], R]) -> Callable[[S], Coroutine[Any, Any, R
         return await sync_to_async(read)(self)
 
     return call
-
-
-def names_twins(what: str) -> Callable[[C], C]:
-    """Let methods and properties that have twins say so when they are called in async code."""
-
-    def decorate(cls: C) -> C:
-        for name, member in list(vars(cls).items()):
-            if name.startswith("_") or not hasattr(cls, f"a{name}"):
-                continue
-            if isinstance(member, property) and member.fget is not None:
-                setattr(cls, name, member.getter(naming_twin(f"{what}.{name}")(member.fget)))
-            elif callable(member):
-                setattr(cls, name, naming_twin(f"{what}.{name}")(member))
-        return cls
-
-    return decorate

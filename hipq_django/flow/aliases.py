@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.twins import method_twin, names_twins, naming_twin
+from hipq_django.database.twins import method_twin
 from hipq_django.domain.validation import id_from, is_storable
 from hipq_django.flow.exceptions import (
     AliasTakenError,
@@ -22,7 +22,6 @@ from hipq_django.flow.models import Alias, Node
 from hipq_django.flow.models.node import deleted
 
 
-@names_twins("aliases")
 class Aliases:
     """The aliases of a node: add, remove, iterate.
 
@@ -32,7 +31,6 @@ class Aliases:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    @naming_twin("for … in aliases", way="async for name in aliases")
     def __iter__(self) -> Iterator[str]:
         found = list(self._rows.order_by("pk").values_list("name", flat=True))
         if not (found or self._node.exists()):
@@ -106,7 +104,6 @@ def checked_alias(name: object) -> str:
     )
 
 
-@naming_twin("flow.find")
 def find(node: Any, *, instance: str = DEFAULT) -> Node | None:
     """Return the node with this id or alias, or None."""
     using = get_instance(instance).database
@@ -120,7 +117,6 @@ def find(node: Any, *, instance: str = DEFAULT) -> Node | None:
     return nodes.filter(pk__in=found.values("node_id")).first()
 
 
-@naming_twin("flow.get")
 def get(node: Any, *, instance: str = DEFAULT) -> Node:
     """Return the node with this id or alias; raise `UnknownNodeError` if there is none."""
     found = find(node, instance=instance)

@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from hipq_django.api.finishing import ending
 from hipq_django.database.transactions import bound_silence
-from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.flow.contexts import set_group
 from hipq_django.flow.each import Lies, Next, what_next
 from hipq_django.flow.exceptions import FlowError
@@ -56,7 +56,6 @@ def _read_ahead(ports: Iterable[Any]) -> None:
         bool(port.unread)
 
 
-@names_twins("self")
 class Component:
     """The base of components that are classes; one object for each run.
 
@@ -169,10 +168,8 @@ class Component:
         run = self._run
         ports = _each_once([run.port("in", name) for name in names])
         defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
-        naming = naming_twin("self.each", "use async for … in")
         for _ in run.turns():
-            with naming:
-                lies = [bool(port.unread) for port in ports]
+            lies = [bool(port.unread) for port in ports]
             step = _next(lies, defaults)
             if step is not Next.TAKE:
                 break

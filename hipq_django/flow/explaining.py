@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _, ngettext
 
 from hipq_django.database import clock
 from hipq_django.database.lookups import literal_in
-from hipq_django.database.twins import naming_twin
 from hipq_django.domain.reasons import Reason
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Message, Node, NodePort, StagedJob
@@ -32,7 +31,6 @@ MAX_NAMED = 5
 _counted = partial(number_format, force_grouping=True)
 
 
-@naming_twin("flow.explain")
 def explain(node: Node) -> list[Reason]:
     """Return why a node is not running, the most decisive reason first.
 

@@ -9,7 +9,7 @@ from django.utils.asyncio import async_unsafe
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.twins import block_twin, naming_twin
+from hipq_django.database.twins import block_twin
 from hipq_django.flow.contexts import Entry, current_group, current_node, set_group
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.logs import record
@@ -41,8 +41,7 @@ def group(
             raise FlowError(f"flow.group: {option}={given!r:.100}; give True or False.")
     entry = Entry() if current_group().entry is None else None
     if entry is not None and current_node() is None:
-        with naming_twin("flow.group", "async with"):
-            _wait()
+        _wait()
     with set_group(log, notify, as_default, entry):
         yield
     if entry is not None:

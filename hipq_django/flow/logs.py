@@ -13,7 +13,6 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import naming_twin
 from hipq_django.domain.redaction import Redactor, quoted
 from hipq_django.domain.serialization import error_of, to_json
 from hipq_django.flow import delivering
@@ -77,7 +76,6 @@ def _publish(
     delivering.write(items, instance, using, clock.now(using), skip_locked=skip_locked)
 
 
-@naming_twin("flow.log")
 def log(entry: Any, *, instance: str = DEFAULT) -> None:
     """Log a dict, a text or an exception, with what `flow.context` says."""
     using = get_instance(instance).database

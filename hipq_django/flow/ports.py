@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -15,7 +14,7 @@ from hipq_django.database.built_once import built_once
 from hipq_django.database.locks import for_key_share, locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.domain.redaction import quoted
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import Entry, current_context, current_group
@@ -46,7 +45,6 @@ from hipq_django.flow.values import NOTHING, Packet, PortName
 from hipq_django.job_types.registry import get_declared
 
 
-@names_twins("port")
 class Port:
     """A port of a node. Each call reads the database, and writes at once."""
 
@@ -123,7 +121,6 @@ class Port:
             self.last = packet
             yield packet.value
 
-    @naming_twin("port.read")
     def _read(self, *, or_default: bool) -> Packet | None:
         """Take the oldest message; None, or the default, if none lies there."""
         with write_transaction(self.node.using), data_logged(self.node) as entry:
@@ -184,7 +181,6 @@ class Port:
         return NOTHING if packet is None else packet.value
 
     @default.setter
-    @naming_twin("port.default = …", way="await port.aset_default(…)")
     def default(self, value: Any) -> None:
         if value is NOTHING:
             del self.default
@@ -194,7 +190,6 @@ class Port:
             self._deliver(items)
 
     @default.deleter
-    @naming_twin("del port.default", way="await port.aset_default(flow.NOTHING)")
     def default(self) -> None:
         row = self.row
         with write_transaction(self.node.using):
@@ -211,7 +206,6 @@ class Port:
         return list(self.row.channel_rows.order_by("pk").values_list("name", flat=True))
 
     @channels.setter
-    @naming_twin("port.channels = …", way="await port.aset_channels(…)")
     def channels(self, names: Sequence[str]) -> None:
         wanted, row = checked_channels(self.name, names), self.row
         with write_transaction(self.node.using):
@@ -435,12 +429,6 @@ def _unknown(node: Node, direction: str, name: str) -> Exception:
     return UnknownPortError(f"node {node.pk} has no {direction}-port {name!r}{near}")
 
 
-naming_loop = partial(
-    naming_twin, "for … in ports", way="async for name in ports, or await ports.aget(name),"
-)
-"""Lets what yields the names of ports say what to use in async code."""
-
-
 class PortsByName(Mapping[str, Port]):
     """The ports of one side of a node; whoever has them says how one is found, and all names."""
 
@@ -474,12 +462,10 @@ class Ports(PortsByName):
         self._node = node
         self._direction = direction
 
-    @naming_twin("ports.get")
     def __getitem__(self, name: str) -> Port:
         row = find_row(self._node, self._direction, name)
         return Port(self._node, self._direction, row.name)
 
-    @naming_loop()
     def __iter__(self) -> Iterator[str]:
         found = self._names
         if not (found or self._node.exists()):

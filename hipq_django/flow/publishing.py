@@ -12,7 +12,6 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.presence import Presence
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import naming_twin
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import current_context, current_group
 from hipq_django.flow.declared_ports import PortOptions, checked_channel, checked_message
@@ -29,7 +28,6 @@ hears_log = Presence(is_log_heard)
 """Whether somebody listens to the log of a database."""
 
 
-@naming_twin("flow.publish")
 def publish(channel: str, message: Any, *, instance: str = DEFAULT) -> None:
     """Write a message to all in-ports that subscribe to a channel, or to one above it.
 

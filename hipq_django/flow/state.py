@@ -8,7 +8,7 @@ from typing import Any
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import method_twin, names_twins
+from hipq_django.database.twins import method_twin
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import InvalidPortError
@@ -19,7 +19,6 @@ OF_FLOWS = "flow."
 """How the keys begin of what flows keep in a state themselves."""
 
 
-@names_twins("state")
 class State(Mapping[str, Any]):
     """The state of a node. Each call reads or writes the database at once.
 

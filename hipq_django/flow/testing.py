@@ -9,7 +9,6 @@ from asgiref.sync import sync_to_async
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.database.twins import naming_twin
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Node
 from hipq_django.flow.models.node import deleted
@@ -25,7 +24,6 @@ class NotDrainedError(FlowError, running.NotDrainedError):
     """Nodes were still running each other when the time was over."""
 
 
-@naming_twin("flow.testing.due")
 def due(node: Node) -> int:
     """Return how many runs of a node are due: 0 or 1."""
     if not node.exists():
@@ -44,8 +42,7 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
     """
     session = Session(instance=instance, raise_errors=errors, timeout=timeout)
     with ExitStack() as opened:
-        with naming_twin("flow.testing.drain"):  # not what the code of nodes raises
-            opened.enter_context(session)
+        opened.enter_context(session)
         try:
             session.run_due()
         except running.NotDrainedError as error:
@@ -58,8 +55,7 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
 
 def run_inline(node: Node, *, errors: bool = True, queue: bool = True) -> Node:
     """Run a node once; with `queue=False` only if something has woken it. Return it."""
-    with naming_twin("flow.testing.run_inline"):  # not what its code raises
-        job = _job_of(node, queue=queue)
+    job = _job_of(node, queue=queue)
     if job is not None:
         run_job(job, raise_errors=errors)
     return node

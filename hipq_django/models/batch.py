@@ -9,7 +9,6 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.database.twins import naming_twin
 from hipq_django.domain.states import NONE
 from hipq_django.models.base import Row, RowManager
 
@@ -51,7 +50,6 @@ class Batch(Row):
     def __str__(self) -> str:
         return f"batch {self.pk}" if self.name == NONE else f"batch {self.pk} ({self.name})"
 
-    @naming_twin("batch.enqueue")
     def enqueue(self, new: NewJob, *, on_conflict: OnConflict | None = None) -> Job:
         """Enqueue a job of this batch; return it.
 
@@ -63,7 +61,6 @@ class Batch(Row):
 
         return add(self, new, on_conflict)
 
-    @naming_twin("batch.enqueue_many")
     def enqueue_many(
         self, jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise"
     ) -> list[Job]:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.database.lookups import outcome_in, state_in
-from hipq_django.database.twins import naming_twin
+from hipq_django.database.twins import method_twin
 from hipq_django.domain.dependencies import MAX_INPUTS
 from hipq_django.domain.states import (
     NONE,
@@ -32,7 +32,6 @@ from hipq_django.domain.states import (
 )
 from hipq_django.domain.validation import MAX_KEY_CHARS, started
 from hipq_django.models.base import (
-    InOneDatabase,
     JsonField,
     Row,
     RowKey,
@@ -494,7 +493,6 @@ class Job(Row):
         return self.job_type.redactor.knowing_all(self.job_data).mask_text(text)
 
     @property
-    @naming_twin("job.answers_so_far")
     def answers_so_far(self) -> Any:
         """What the other system answered already: part → response.
 
@@ -514,15 +512,12 @@ class Job(Row):
         """
         from hipq_django.dependencies.needs import inputs  # it stands above the models
 
-        with naming_twin("job.inputs", "async for … in"):
-            yield from inputs(self)
+        yield from inputs(self)
 
-    @naming_twin("job.first_inputs")
     def first_inputs(self, count: int = MAX_INPUTS) -> list[Any]:
         """Return the first of these results, as the parameter `inputs` of a task has them."""
         return [result for _, result in islice(self.inputs(), count)]
 
-    @naming_twin("job.set_key")
     def set_key(self, job_key: str) -> bool:
         """Set or replace the key of this running job: the id that the other system gave it.
 
@@ -536,7 +531,6 @@ class Job(Row):
 
         return set_key(self, job_key)
 
-    @naming_twin("job.report")
     def report(self, percent: float, message: str = "") -> bool:
         """Store how far this attempt is, for its handler; return whether it is still running.
 
@@ -547,7 +541,6 @@ class Job(Row):
 
         return report_attempt(self, percent, message)
 
-    @naming_twin("job.extend")
     def extend(self, seconds: float) -> datetime | None:
         """Move the deadline of this attempt by `seconds`, for its handler; return the new one.
 
@@ -557,7 +550,6 @@ class Job(Row):
 
         return extend_attempt(self, seconds)
 
-    @naming_twin("job.step")
     def step(
         self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
     ) -> Any:
@@ -585,7 +577,6 @@ class Job(Row):
         call = partial(function, *args, **more)
         return await astep(self, name, call, atomic=atomic)
 
-    @naming_twin("job.gather")
     def gather(self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None) -> WaitFor:
         """Enqueue jobs whose ends are the answers of this one: `return job.gather([…])`.
 
@@ -614,35 +605,8 @@ class Job(Row):
             for pair in page:
                 yield pair
 
-    async def afirst_inputs(self, count: int = MAX_INPUTS) -> list[Any]:
-        """Return the same in async code."""
-        return await sync_to_async(self.first_inputs)(count)
-
-    async def agather(
-        self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None
-    ) -> WaitFor:
-        """Do the same in async code."""
-        return await sync_to_async(self.gather)(jobs, names=names)
-
-    async def areport(self, percent: float, message: str = "") -> bool:
-        """Report in async code."""
-        return await sync_to_async(self.report)(percent, message)
-
-    async def aextend(self, seconds: float) -> datetime | None:
-        """Extend in async code."""
-        return await sync_to_async(self.extend)(seconds)
-
-    async def aset_key(self, job_key: str) -> bool:
-        """Do the same in async code."""
-        return await sync_to_async(self.set_key)(job_key)
-
-
-class _BatchOfJob(InOneDatabase):
-    """Names its twin: a handler's copy of a job has neither the batch nor its id."""
-
-    def __get__(self, job: models.Model | None, cls: type[models.Model] | None = None) -> Any:
-        with naming_twin("job.batch"):
-            return super().__get__(job, cls)
-
-
-Job.batch = _BatchOfJob(Job._meta.get_field("batch"))
+    afirst_inputs = method_twin(first_inputs)
+    agather = method_twin(gather)
+    areport = method_twin(report)
+    aextend = method_twin(extend)
+    aset_key = method_twin(set_key)

@@ -18,10 +18,8 @@ from typing import (
 )
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 
 from hipq_django.conf.instances import get_instance, is_replica
-from hipq_django.database.twins import in_async_code
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.exceptions import InvalidJobError
@@ -58,15 +56,12 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
 
     @wraps(core)
     def call(*args: Any, **options: Any) -> R:
-        try:
-            if not (args and isinstance(args[0], Job)):
-                args = _with_key(core, args, options)
-            else:
-                _check_job(core.__name__, args[0], options)
-            with refusing(core.__name__):
-                return core(*args, **options)
-        except SynchronousOnlyOperation as error:
-            raise in_async_code(f"hipq_django.{core.__name__}") from error
+        if not (args and isinstance(args[0], Job)):
+            args = _with_key(core, args, options)
+        else:
+            _check_job(core.__name__, args[0], options)
+        with refusing(core.__name__):
+            return core(*args, **options)
 
     return cast("Verb[P, R]", call)
 

@@ -18,7 +18,6 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import has_twin
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.schedules import (
     MOST_AT_ONCE,
@@ -49,7 +48,6 @@ CLOCK_TOLERANCE = timedelta(seconds=1)
 _NOT_OF_SCHEDULES = ("scheduled_run_time", "delay", "after", "on", "batch")
 
 
-@has_twin
 def schedule(
     name: str, new: NewJob, spec: Cron | Every | str, *, instance: str = DEFAULT
 ) -> Schedule:
@@ -65,7 +63,6 @@ def schedule(
         return under_key(_create_or_edit, name, wanted, instance)
 
 
-@has_twin
 def unschedule(name: str, *, instance: str = DEFAULT) -> None:
     """Delete a schedule and what is known of its runs; its jobs stay."""
     using = get_instance(instance).database
@@ -75,7 +72,6 @@ def unschedule(name: str, *, instance: str = DEFAULT) -> None:
         (row or get_schedule(name, instance)).delete(using=using)
 
 
-@has_twin
 def pause_schedule(name: str, reason: str = "", *, instance: str = DEFAULT) -> Schedule:
     """Make no jobs until it is resumed; due times pass meanwhile.
 
@@ -90,7 +86,6 @@ def pause_schedule(name: str, reason: str = "", *, instance: str = DEFAULT) -> S
     return row
 
 
-@has_twin
 def resume_schedule(name: str, *, instance: str = DEFAULT) -> Schedule:
     """Go on; due times that passed meanwhile are noted as missed, and not caught up."""
     using = get_instance(instance).database
@@ -105,7 +100,6 @@ def resume_schedule(name: str, *, instance: str = DEFAULT) -> Schedule:
     return row
 
 
-@has_twin
 def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
     """Make a job of a schedule now, whatever its times are, also while it is paused; return it.
 
@@ -129,7 +123,6 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
     return job
 
 
-@has_twin
 def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAULT) -> list[Job]:
     """Make the jobs of the due times from `start` until just before `end`, which are in the past.
 

@@ -11,7 +11,6 @@ from django.db import connections, transaction
 from hipq_django import signals
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.twins import naming_twin
 from hipq_django.domain.states import WAITING, State
 from hipq_django.exceptions import InvalidJobError, nearest_name
 from hipq_django.job_types.registry import names_of
@@ -32,7 +31,6 @@ ANY = object()
 """Any result."""
 
 
-@naming_twin("hipq_django.testing.enqueued")
 def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list[Job]:
     """Return the live jobs of a type with these field values, oldest first.
 
@@ -54,7 +52,6 @@ def _enqueued(name: str, instance: str, values: dict[str, Any]) -> list[Job]:
     return list(_with(_of_type(name, instance).live(), values).order_by("pk"))
 
 
-@naming_twin("hipq_django.testing.assert_enqueued")
 def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> Job:
     """Return the one live job of this type with these field values; fail unless there is one.
 
@@ -70,7 +67,6 @@ def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
     )
 
 
-@naming_twin("hipq_django.testing.refute_enqueued")
 def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> None:
     """Fail if there is a live job of this type with these field values."""
     found = _checked_enqueued("refute_enqueued", job_type, instance, values)
@@ -79,7 +75,6 @@ def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
         raise AssertionError(f"enqueued with {_wanted(name, values)}: {_shown(found[:MOST_SHOWN])}")
 
 
-@naming_twin("hipq_django.testing.assert_finished")
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
     """Return the job as it is now; fail unless it is final with this outcome, and this result."""
     job.refresh_from_db()
@@ -92,7 +87,6 @@ def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) 
     return job
 
 
-@naming_twin("hipq_django.testing.assert_waiting")
 def assert_waiting(job: Job) -> Job:
     """Return the job as it is now; fail unless it waits to run: initial or retry."""
     job.refresh_from_db()

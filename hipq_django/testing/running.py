@@ -17,7 +17,6 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.transactions import is_aborted
-from hipq_django.database.twins import naming_twin
 from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
@@ -183,7 +182,6 @@ class Session:
         timeout: float = inf,
         verb: str = "run_due_jobs",
     ) -> None:
-        self._naming_twin = naming_twin(f"hipq_django.testing.{verb}")
         self._verb = verb
         self.config = get_instance(instance)
         self.firing = Firing(self.config)
@@ -197,8 +195,7 @@ class Session:
         self._runs = False
 
     def __enter__(self) -> Session:
-        with self._naming_twin:
-            catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
+        catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
         _check_queues(self._queues, self.config)
         self._worker = Worker.objects.using(self.config.database).create(
             instance=self.config.name,
@@ -353,10 +350,7 @@ def immediate(
         queues, instance=instance, raise_errors=raise_errors, timeout=timeout, verb="immediate"
     )
     with ExitStack() as opened:
-        with naming_twin(
-            "hipq_django.testing.immediate", "async with"
-        ):  # not what the block raises
-            opened.enter_context(session)
+        opened.enter_context(session)
         opened.enter_context(watched(session.run_new))
         yield
 
@@ -369,10 +363,9 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     """
     using = job.using
     rows = Job.objects.using(using).filter(pk=job.pk)
-    with naming_twin("hipq_django.testing.run_job"):
-        rows.waiting().update(
-            scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
-        )
+    rows.waiting().update(
+        scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
+    )
     queue = job.queue
     session = Session(
         [queue.name], instance=queue.instance, raise_errors=raise_errors, only=job, verb="run_job"

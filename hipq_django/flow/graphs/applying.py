@@ -12,7 +12,6 @@ from asgiref.sync import sync_to_async
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
-from hipq_django.database.twins import naming_twin
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow import creating, lifecycle
 from hipq_django.flow.aliases import find
@@ -47,7 +46,6 @@ from hipq_django.flow.ports import Port, declared_port, find_row
 from hipq_django.flow.values import SIDES, is_same
 
 
-@naming_twin("flow.check")
 def check(
     spec: object, *, only_public: bool = False, instance: str = DEFAULT, node: Node | None = None
 ) -> list[Problem]:
@@ -73,7 +71,6 @@ def checked_spec(spec: object, **options: Any) -> Spec:
     return read_spec(to_json(spec))  # as it was checked: its keys are text
 
 
-@naming_twin("flow.start")
 def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOptions]) -> Node:
     """Create a node of a component, or of a graph, and let it run; all of it or nothing.
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from hipq_django.conf.instances import get_instance, is_replica
-from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.domain.validation import is_storable
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
@@ -236,7 +236,6 @@ def _when_run_ends(
     return call
 
 
-@names_twins("node")
 class Node(NodeRow):
     """A node: a long-lived thing with ports, a state, a parent and children.
 
@@ -543,7 +542,6 @@ def read_by(run: Any, node: Node) -> Node:
 class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a class of Django
     """Gives the parent that a node has now, as one of the family of the same run."""
 
-    @naming_twin("node.parent", way='await sync_to_async(getattr)(node, "parent")')
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         """Return the parent, which others may have changed since the row was read."""
         if instance is not None and instance.pk:

@@ -12,7 +12,6 @@ from django.utils.functional import cached_property
 
 from hipq_django.api.building import Builder
 from hipq_django.database import clock
-from hipq_django.database.twins import names_twins, naming_twin
 from hipq_django.domain.drafts import NewJob, split_options
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
@@ -43,7 +42,6 @@ from hipq_django.flow.ports import (
     checked_ports,
     checked_targets,
     find_row,
-    naming_loop,
 )
 from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.runs import verbs
@@ -290,8 +288,7 @@ class Run:
     def messages(self, port: RunPort) -> UnreadMessages:
         """Return what lies on a port."""
         if port.place not in self.unread:
-            with naming_twin("port.read"):
-                self.unread[port.place] = UnreadMessages(port.row, self.volume)
+            self.unread[port.place] = UnreadMessages(port.row, self.volume)
             self.unread[port.place].pass_over(self.read_before)
         return self.unread[port.place]
 
@@ -456,7 +453,6 @@ class Run:
             self.doing.write(Write(LOG_CHANNEL, group_entry(entry), log=False))
 
 
-@names_twins("port")
 class RunPort(Port):
     """A port in a run: what is read and written counts when the run ends."""
 
@@ -656,7 +652,6 @@ class RunPorts(PortsByName):
         self._direction = direction
         self._opened: dict[str, Port] = {}
 
-    @naming_twin("ports.get")
     def __getitem__(self, name: str) -> Port:
         if not isinstance(name, str):
             check_known_name(name)
@@ -674,7 +669,6 @@ class RunPorts(PortsByName):
             self._run.opened[place] = port
         return port
 
-    @naming_loop()
     def __iter__(self) -> Iterator[str]:
         rows = NodePort.objects.using(self._run.using)
         found = rows.filter(node=self._node.pk, direction=self._direction).exclude(name=ANY)

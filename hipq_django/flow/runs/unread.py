@@ -11,7 +11,6 @@ from typing import Any
 from django.db.models import QuerySet
 
 from hipq_django.database.lookups import ids_in
-from hipq_django.database.twins import naming_twin
 from hipq_django.flow.models import Message, NodePort
 from hipq_django.flow.statements import (
     LEFT_OUT,
@@ -73,7 +72,6 @@ class UnreadMessages:
             self._is_last = len(page) < PAGE_SIZE
             self._page_read.extend(page)
 
-    @naming_twin("port.read")
     def _next_page(self, known: Sequence[int]) -> Sequence[UnreadMessage]:
         """Return the next messages; first those with lower ids that were committed meanwhile.
 
@@ -92,7 +90,6 @@ class UnreadMessages:
             self._read_left_out()
             self._fill(count)
 
-    @naming_twin("port.read")
     def _read_left_out(self) -> None:
         """Read the large data that comes next; those that are gone meanwhile are dropped."""
         left = [message.id for message in self._page_read if message.data is LEFT_OUT]

@@ -1,13 +1,11 @@
-"""Names that no code declares, data that is too large, and sync verbs in async code: all speak."""
+"""Names that no code declares, and data that is too large."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
-from django.core.exceptions import SynchronousOnlyOperation
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -19,7 +17,6 @@ from hipq_django.models import Answer, Job, Queue, Schedule, undeclared_names
 from hipq_django.sources import Received
 from tests.declaring import Declare
 from tests.running import run_due_jobs
-from tests.testapp.jobs import echo
 
 pytestmark = pytest.mark.django_db
 
@@ -216,82 +213,6 @@ def test_a_retry_handler_obeys_the_bound(settings: Settings, declare: Declare) -
     job.refresh_from_db()
     assert job.outcome == "failed"
     assert job.job_data == {}
-
-
-# Async code
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    ("verb", "given"),
-    [
-        ("enqueue", ("echo",)),
-        ("enqueue_many", ([hipq.NewJob("echo")],)),
-        ("cancel", ("echo", "k")),
-        ("complete", ("echo", "k", 1)),
-        ("receive_many", ([hipq.NewAnswer("echo", "k")],)),
-        ("get_job", (1,)),
-        ("chain", (hipq.NewJob("echo"),)),
-        ("unschedule", ("nightly",)),
-    ],
-)
-def test_a_sync_verb_in_async_code_names_its_twin(verb: str, given: Any) -> None:
-    async def called() -> None:
-        getattr(hipq, verb)(*given)
-
-    Queue.objects.exists()
-    with pytest.raises(SynchronousOnlyOperation, match=rf"await hipq_django\.a{verb}\(…\)"):
-        async_to_sync(called)()
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    ("called", "twin"),
-    [
-        (lambda job: job.report(50), r"await job\.areport\(…\)"),
-        (lambda job: job.extend(60), r"await job\.aextend\(…\)"),
-        (lambda job: job.set_key("k"), r"await job\.aset_key\(…\)"),
-        (lambda job: job.answers_so_far, r"await job\.aanswers_so_far\(…\)"),
-        (lambda job: list(job.inputs()), r"async for … in job\.ainputs\(…\)"),
-        (lambda job: job.first_inputs(), r"await job\.afirst_inputs\(…\)"),
-        (lambda job: hipq.batch().__enter__(), r"async with hipq_django\.abatch\(…\)"),
-        (lambda job: echo.enqueue(1), r"await hipq_django\.aenqueue\(…\)"),
-        (lambda job: echo.cancel("k"), r"await hipq_django\.acancel\(…\)"),
-    ],
-)
-def test_sync_methods_in_async_code_name_theirs(called: Callable[[Job], Any], twin: str) -> None:
-    job = hipq.enqueue("echo")
-
-    async def in_async_code() -> None:
-        called(job)
-
-    with pytest.raises(SynchronousOnlyOperation, match=twin):
-        async_to_sync(in_async_code)()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_task_that_is_enqueued_in_async_code_names_its_twin(declare: Declare) -> None:
-    @declare.task("shop.add")
-    def add(number: int) -> int:
-        return number
-
-    async def in_async_code() -> None:
-        add.using(priority=1).enqueue(1)
-
-    twin = r"^add\.enqueue was used .* await add\.aenqueue\(…\) instead"
-    with pytest.raises(SynchronousOnlyOperation, match=twin):
-        async_to_sync(in_async_code)()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_batch_of_async_code_names_the_twin_of_its_methods() -> None:
-    async def in_async_code() -> None:
-        async with hipq.abatch() as batch:
-            batch.enqueue(hipq.NewJob("echo"))
-
-    with pytest.raises(SynchronousOnlyOperation, match=r"await batch\.aenqueue\(…\)"):
-        async_to_sync(in_async_code)()
-    assert not Job.objects.exists()
 
 
 def test_messages_from_outside_are_stored_strict_or_not(settings: Settings) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
-from django.core.exceptions import FieldError, SynchronousOnlyOperation
+from django.core.exceptions import FieldError
 from django.db import connection
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
@@ -823,39 +823,6 @@ def test_blocks_in_async_tests(declare: Declare) -> None:
         return [name for name, _ in sent]
 
     assert async_to_sync(run)() == ["job_enqueued"]
-
-
-def test_a_block_for_sync_tests_names_its_twin() -> None:
-    async def run() -> None:
-        with testing.immediate():
-            raise AssertionError
-
-    with pytest.raises(SynchronousOnlyOperation, match=r"async with hipq_django.testing.aimmedi"):
-        async_to_sync(run)()
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("run_due_jobs", lambda job: testing.run_due_jobs()),
-        ("run_for", lambda job: testing.run_for(minutes=1)),
-        ("run_until", lambda job: testing.run_until(clock.now("default") + timedelta(days=1))),
-        ("run_job", testing.run_job),
-        ("enqueued", lambda job: testing.enqueued("echo")),
-        ("assert_enqueued", lambda job: testing.assert_enqueued("echo")),
-        ("refute_enqueued", lambda job: testing.refute_enqueued("echo")),
-        ("assert_finished", testing.assert_finished),
-        ("assert_waiting", testing.assert_waiting),
-    ],
-)
-def test_a_function_for_sync_tests_names_its_twin(name: str, call: Callable[[Job], Any]) -> None:
-    job = hipq.enqueue("echo")
-
-    async def run() -> None:
-        call(job)
-
-    with pytest.raises(SynchronousOnlyOperation, match=rf"await hipq_django\.testing\.a{name}\("):
-        async_to_sync(run)()
 
 
 def test_other_instances(settings: Settings, declare: Declare) -> None:
