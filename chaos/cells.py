@@ -201,7 +201,8 @@ CELLS = (
         title="Connections silent",
         meaning=(
             "Everything that workers and server send each other is dropped, and no connection is "
-            "closed."
+            "closed. A client that has sent something gives it up after 10 seconds, by "
+            "`tcp_user_timeout`."
         ),
         fault=network.silence,
         is_wired=True,

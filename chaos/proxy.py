@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 CHUNK = 65_536
 
+USER_TIMEOUT_SECONDS = 10.0
+"""When a client gives up a connection on which it has sent something, and nothing acknowledges it.
+
+The system does so by libpq's option `tcp_user_timeout`.
+"""
+
 
 class Network:
     """What is wrong with the network now; its connections look before each piece of data."""
@@ -62,7 +68,7 @@ class Proxy:
             link.close()
 
     def silence(self) -> None:
-        """Swallow what all connections that are there send from now on; close none."""
+        """Swallow what all connections that are there send from now on; close none of them."""
         for link in self._forget():
             link.is_silent = True
 
@@ -143,6 +149,9 @@ class Link:
         with suppress(OSError):
             while data := source.recv(CHUNK):
                 if self.is_silent:
+                    if source is self._near:
+                        time.sleep(USER_TIMEOUT_SECONDS)
+                        break
                     continue
                 if not passes(data):
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
 from typing import Any, cast
@@ -16,7 +16,6 @@ from django.core.cache import caches
 from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from hipq_django import events
 from hipq_django.conf.instances import longest_silence
 from hipq_django.database.clock import steady
 from hipq_django.processes.patience import unbound_waits
@@ -90,24 +89,14 @@ def tcp_options(silence_seconds: float) -> dict[str, Any]:
     }
 
 
-def shut_all(*, only_waiting: bool = False) -> int:
+def shut_all() -> int:
     """Shut the sockets of all own connections, which wakes threads that wait; return how many.
 
-    Or only of those that wait for a reply. Called from another thread: each thread sees it as if
-    the server were gone.
+    Called from another thread: each thread sees it as if the server were gone.
     """
     # Not the keys themselves: their number may change while threads open connections.
     own = [connection() for connection in _own.keyrefs()]
-    found = [one for one in own if one is not None]
-    return sum(shut(one) for one in found if not only_waiting or _is_waiting(one.connection))
-
-
-_ACTIVE = 1
-"""libpq's word for a session that has been asked something and has not answered."""
-
-
-def _is_waiting(driver: Any) -> bool:
-    return driver is not None and bool(driver.pgconn.transaction_status == _ACTIVE)
+    return sum(shut(one) for one in own if one is not None)
 
 
 def shut(connection: BaseDatabaseWrapper) -> bool:
@@ -228,71 +217,3 @@ def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     if connection.vendor == "postgresql":
         return bool(driver.pgconn.transaction_status not in _WITHOUT_TRANSACTION)
     return bool(getattr(driver, "in_transaction", False))
-
-
-# On a connection that went dead silently a handler, and its thread, would wait for hours. Whether
-# it is dead, or the statement only slow, the server knows: to it, a dead session is idle.
-
-_IDLE = """
-    SELECT pid FROM pg_stat_activity
-    WHERE pid = ANY (%s) AND datname = current_database() AND state LIKE 'idle%%'
-        AND state_change < clock_timestamp() - %s * interval '1 second'"""
-
-
-class DeadConnections:
-    """Looks now and then at the connections of handlers to the queue's database.
-
-    If a handler has waited for a reply for `silence_seconds`, and the server for the handler just
-    as long, the connection is shut, and the handler gets the error of a lost connection. Behind a
-    pooler the server knows another session, and nothing is done.
-    """
-
-    def __init__(
-        self,
-        using: str,
-        silence_seconds: float,
-        of_handlers: Callable[[], Iterable[BaseDatabaseWrapper]],
-    ) -> None:
-        self._using = using
-        self._silence_seconds = silence_seconds
-        self._of_handlers = of_handlers
-        self._waiting: dict[int, float] = {}
-        """When each session was first seen waiting; it was so in every look since then."""
-
-    def shut(self) -> int:
-        """Shut those that are dead; return how many."""
-        if connections[self._using].vendor != "postgresql":
-            return 0
-        now = steady()
-        found = {pid: one for one in self._of_handlers() if (pid := self._pid_of(one))}
-        self._waiting = {pid: self._waiting.get(pid, now) for pid in found}
-        ends = now - self._silence_seconds
-        long = [pid for pid, since in self._waiting.items() if since <= ends]
-        return sum(self._shut(pid, found[pid]) for pid in self._idle(long))
-
-    def _pid_of(self, connection: BaseDatabaseWrapper) -> int:
-        """Return the process id of a session that is to answer, else 0."""
-        driver: Any = connection.connection
-        if connection.alias != self._using or not _is_waiting(driver):
-            return 0
-        return int(driver.pgconn.backend_pid)
-
-    def _idle(self, pids: list[int]) -> list[int]:
-        if not pids:
-            return []
-        with connections[self._using].cursor() as cursor:
-            cursor.execute(_IDLE, [pids, self._silence_seconds])
-            return [pid for (pid,) in cursor.fetchall()]
-
-    def _shut(self, pid: int, connection: BaseDatabaseWrapper) -> bool:
-        del self._waiting[pid]
-        if self._pid_of(connection) != pid or not shut(connection):
-            return False
-        events.error(
-            "handler_disconnected",
-            f"a handler has waited {self._silence_seconds:.0f} s for the server, and the server "
-            "for the handler; the connection is dead, and was closed",
-            database=self._using,
-            session=pid,
-        )
-        return True

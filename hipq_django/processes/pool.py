@@ -67,8 +67,6 @@ class ThreadPool:
         """Until when no claim in the backlog has waited too long, by the steady clock."""
         self._current: dict[int, Claim] = {}
         """The claim that each busy thread executes."""
-        self._connections: dict[int, Sequence[BaseDatabaseWrapper]] = {}
-        """The connections of each thread."""
         self._mean_seconds = AHEAD_SECONDS
         self._work = threading.Condition()
         self._all_done = threading.Event()
@@ -137,11 +135,6 @@ class ThreadPool:
         """Return the claims that threads execute."""
         return list(self._current.values())
 
-    def connections_at_work(self) -> list[BaseDatabaseWrapper]:
-        """Return the database connections of the busy threads."""
-        threads = [self._connections.get(number, ()) for number in list(self._current)]
-        return [connection for own in threads for connection in own]
-
     def await_done(self, seconds: float) -> None:
         """Wait until all claims are done, but no longer than `seconds`."""
         self._all_done.clear()
@@ -190,7 +183,7 @@ class ThreadPool:
         """
         claim: Claim | None = None
         try:
-            own = self._connections[number] = connections.all()
+            own = connections.all()
             while self._take_next(number, own):
                 claim = self._current[number]
                 self._work_on(claim, number, own)

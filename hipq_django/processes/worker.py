@@ -24,7 +24,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.maintenance.undeclared import UndeclaredTypes
 from hipq_django.models import Worker
-from hipq_django.processes.connections import DeadConnections, renew_broken
+from hipq_django.processes.connections import renew_broken
 from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.held_threads import HeldThreads
@@ -231,7 +231,6 @@ class WorkerProcess(RegisteredProcess):
 
     def _make_duties(self) -> list[Duty]:
         config, beat = self.config, self.config.heartbeat_seconds
-        dead = DeadConnections(self.using, config.silence_seconds, self.pool.connections_at_work)
         often = min(OFTEN_SECONDS, beat)
         sweep, not_expired = Sweep(config), RefusedRows("expire_early", "answer_id")
 
@@ -240,7 +239,6 @@ class WorkerProcess(RegisteredProcess):
 
         return [
             *self._duties_of_running_jobs(often, beat),
-            Duty("shut_dead_connections", beat, dead.shut),
             Duty("declare_schedules", beat, self.declaring.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self.declaring.retire),

@@ -167,7 +167,7 @@ PREPARED: list[Prepare] = [
     forget_workers, decide_without_thread,
 ]  # fmt: skip
 WITHOUT_ROWS = {
-    "shut_dead_connections", "sweep_companions", "warn_of_undeclared", "look_at_threads",
+    "sweep_companions", "warn_of_undeclared", "look_at_threads",
 }  # fmt: skip
 """The locks of the second are tested with flows; the last ones only read."""
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
 from hipq_django.processes import connections, watchdog
-from hipq_django.processes.connections import give_back_own, look_after, look_after_own, shut_all
+from hipq_django.processes.connections import look_after, shut_all
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import Listener, OwnThread
@@ -157,16 +157,6 @@ def test_the_watchdog_ends_a_process_whose_pass_hangs_while_the_heart_beats(
     assert (before, codes[0]) == ([], ENDED_ITSELF)
     [*_, record] = [r for r in caplog.records if getattr(r, "event", "") == "pass_hangs"]
     assert (record.queue, "eventually" in str(record.exc_text)) == ("bank", True)  # type: ignore[attr-defined]  # a field of the event
-
-
-@pytest.mark.postgres
-def test_what_waits_for_a_reply_is_told_from_what_does_not() -> None:
-    """The former is shut in `tests/processes/test_silent_database`."""
-    look_after_own("default")
-    with transaction.atomic():
-        Worker.objects.count()
-        assert shut_all(only_waiting=True) == 0
-    give_back_own()
 
 
 @pytest.fixture

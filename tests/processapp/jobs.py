@@ -13,8 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
-
 import hipq_django as hipq
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.models import Job, Queue
@@ -51,16 +49,6 @@ def held(job: Job) -> str:
     while not Path(job.job_data["gate"]).exists():
         time.sleep(POLL_SECONDS)
     return "let go"
-
-
-@hipq.job_type("querying", queue="held", retry=hipq.Fixed(seconds=0, max_attempts=2))
-def querying(job: Job) -> int:
-    """As `held`, and ask the database before and after."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-        held.handler(job)
-        cursor.execute("SELECT pg_sleep(%s)", [job.job_data.get("seconds", 0)])
-    return job.attempt
 
 
 @hipq.job_type("killer", queue="held")

@@ -103,43 +103,6 @@ def test_a_worker_whose_connections_are_dead_opens_others(
     assert (running.outcome, running.attempt) == ("succeeded", 1)
 
 
-def test_a_handler_whose_connection_is_dead_is_told_so(
-    workers: Workers, wire: Proxy, tmp_path: Path
-) -> None:
-    """Else its thread would wait until TCP gives up, which takes hours."""
-    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: 1.5})
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("querying", {"notes": str(notes), "gate": str(gate)})
-    workers.start("held")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-    eventually(has_beaten, "its heart beats")
-
-    wire.fall_silent()
-    gate.touch()
-    eventually(lambda: is_final(job), "it was tried again")
-
-    assert "event=handler_disconnected" in log_of(workers)
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", 2)
-    assert "OperationalError" in Attempt.objects.get(job=job).error
-
-
-def test_a_handler_whose_statement_takes_long_is_left_alone(
-    workers: Workers, wire: Proxy, tmp_path: Path
-) -> None:
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    gate.touch()
-    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: 1.5})
-    seconds = 2 * SILENCE.total_seconds()
-    data = {"notes": str(notes), "gate": str(gate), "seconds": seconds}
-    job = hipq.enqueue("querying", data)
-    workers.start("held")
-    eventually(lambda: is_final(job), "its statement ended")
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", 1)
-
-
 class Asking(threading.Thread):
     """Asks for a lock that the test has, on an own connection of the process."""
 
@@ -168,7 +131,7 @@ def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.Monk
     asking = Asking()
 
     def is_woken() -> bool:
-        shut_all(only_waiting=True)
+        shut_all()
         return not asking.is_alive()
 
     with connection.cursor() as cursor:

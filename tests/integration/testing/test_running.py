@@ -311,7 +311,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Passing:
 
 
 OF_NO_USE = {
-    "recover_lost", "release_unconfirmed", "shut_dead_connections", "declare_schedules",
+    "recover_lost", "release_unconfirmed", "declare_schedules",
     "retire_schedules", "expire_early", "find_strays", "forget_workers", "warn_of_undeclared",
     "look_at_threads", "decide_without_thread",
 }  # fmt: skip
