@@ -33,7 +33,6 @@ from hipq_django.transitions.outcomes import (
     succeed,
 )
 from hipq_django.transitions.ownership import put_back, release
-from hipq_django.transitions.unconfirmed import written_before
 from hipq_django.transitions.updates import (
     UNOWNED,
     chunks,
@@ -108,25 +107,21 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     late = [r for r in late if _is_open(r.claim, free.get(r.claim.id))]
     written = [*mine, *_succeed_late(late, using, now)]
     kept = set(map(id, (*written, *locked_by_others)))
-    gone = _drop([r for r in results if id(r) not in kept], worker, now)
-    return Persisted(written, [], locked_by_others).joined(gone)
+    lost = [r for r in results if id(r) not in kept]
+    _note_dropped(lost)
+    return Persisted(written, lost, locked_by_others)
 
 
-def _drop(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Drop the results of jobs that are not this worker's any more, and log that.
-
-    But for those that this process itself has written, without knowing. What belongs to a claim
-    with `extra` was written beside them, and must not be again.
-    """
-    doubtful = [r for r in results if r.claim.is_in_doubt and r.claim.extra is None]
-    before = written_before(doubtful, worker, now) if doubtful else Persisted([], [], [])
-    lost = [r for r in results if r not in before.written]
-    for result in lost:
+def _note_dropped(results: Sequence[Result]) -> None:
+    """Log the results of jobs that are not this worker's any more."""
+    for result in results:
         raised = result.exception if isinstance(result, Failed | Decided) else None
-        events.info(
-            "result_dropped", "another process was first", **result.claim.fields, exception=raised
+        sentence = (
+            "an earlier try to write it got no reply, and has written it or came too late"
+            if result.claim.is_in_doubt
+            else "another process was first"
         )
-    return before._replace(lost=lost)
+        events.info("result_dropped", sentence, **result.claim.fields, exception=raised)
 
 
 def _check_written(results: Sequence[Result], worker: Worker) -> None:

@@ -105,13 +105,14 @@ class Told(Counter[tuple[str, str]]):
         self.clear()
         self._caplog.clear()
 
-    def lines(self) -> Counter[str]:
+    def lines(self) -> list[int]:
         said = Counter(getattr(record, "event", "") for record in self._caplog.records)
-        return Counter({name: said[name] for name in ("job_failed", "attempt_failed")})
+        return [said[name] for name in ("job_failed", "attempt_failed", "result_dropped")]
 
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+    caplog.set_level("INFO", "hipq_django")
     told = Told(caplog)
     job_failed.connect(told.fail)
     job_finished.connect(told.finish)
@@ -125,7 +126,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
 def test_what_is_said_and_sent_of_results(
     runs: Counter[str], declare: Declare, told: Told, phase: str, in_turn: InTurn
 ) -> None:
-    """It is not lost with the reply to the commit that wrote them; a signal may come twice."""
+    """Once, or not at all where the reply to the commit that wrote them gets lost."""
     declare("decides")(lambda job: 1 / 0).on_error(
         lambda job: hipq.RetryIn(0) if job.attempt == 1 else hipq.GiveUp()
     )
@@ -145,8 +146,10 @@ def test_what_is_said_and_sent_of_results(
         def check() -> None:
             come_to_rest(worker)
             failed = {("failed", name) for name in names if name != "plain"}
-            assert told.keys() == failed | {("finished", name) for name in names}
-            assert told.lines() == {"job_failed": 2, "attempt_failed": 2}
+            expected = failed | {("finished", name) for name in names}
+            assert told.keys() <= expected
+            *lines, dropped = told.lines()
+            assert dropped or (set(told), lines) == (expected, [2, 2])
 
         return worker.save, check
 
