@@ -119,7 +119,7 @@ def _tell(extension: Extension, ids: Collection[int], using: str) -> None:
         extension.jobs_ended(ids, using)
     except Exception as error:
         sentence = "a sweep finds what follows the jobs that have ended"
-        events.warning("end_not_told", sentence, exception=error)
+        events.warning("end_hook_failed", sentence, exception=error)
 
 
 def tell_of_start(worker: Worker) -> None:
@@ -128,4 +128,4 @@ def tell_of_start(worker: Worker) -> None:
         try:
             extension.worker_started(worker)
         except Exception as error:
-            events.warning("start_not_told", worker=worker.name, exception=error)
+            events.warning("start_hook_failed", worker=worker.name, exception=error)

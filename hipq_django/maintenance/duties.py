@@ -143,7 +143,7 @@ def _report(duty: Duty, error: Exception, pause: float) -> None:
     if is_locked_out(error):
         sentence = "a lock that it needs is taken; tried again later"
         events.warning(
-            "duty_passed_over", sentence, duty=duty.name, seconds=seconds, lock=in_one_line(error)
+            "duty_skipped", sentence, duty=duty.name, seconds=seconds, lock=in_one_line(error)
         )
     else:
         events.error(

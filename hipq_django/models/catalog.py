@@ -234,7 +234,7 @@ def _warn_of_kept(row: Queue | JobType, values: dict[str, Any]) -> None:
         kept = getattr(row, name)
         if name not in values and kept != value:
             events.warning(
-                "setting_overruled",
+                "setting_ignored",
                 "an operator has changed it in the admin, and that counts; change it there",
                 **about,
                 instance=row.instance,

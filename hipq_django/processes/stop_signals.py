@@ -117,7 +117,7 @@ def note_told(drain_seconds: float | None) -> None:
 def end_in_any_case() -> None:
     """End the process if it has not ended a few seconds from now."""
     time.sleep(LAST_RESORT_SECONDS)
-    log_apart(events.critical, "killed_itself", "it was told to stop at once, and did not")
+    log_apart(events.critical, "forced_exit", "it was told to stop at once, and did not")
     os._exit(1)
 
 

@@ -311,7 +311,7 @@ def look_again(claims: Sequence[Claim], using: str) -> None:
     try:
         valid = transitions.holding(claims, clock.now(using), using)
     except Exception as error:
-        events.warning("claims_not_looked_at", "each thread looks for itself", exception=error)
+        events.warning("claim_check_failed", "each thread looks for itself", exception=error)
         return
     took = steady() - asked
     known_at = asked + took if STALE_SECONDS < took < ANSWER_SECONDS else asked

@@ -704,7 +704,7 @@ def test_a_look_that_fails_is_left_to_the_threads(
 
     assert faults.place
     assert not is_fresh(claim, moved_clock.moment)
-    assert "event=claims_not_looked_at" in caplog.text
+    assert "event=claim_check_failed" in caplog.text
 
 
 @pytest.fixture

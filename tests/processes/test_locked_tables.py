@@ -97,7 +97,7 @@ def test_a_table_of_links_that_is_locked_delays_only_what_is_linked(workers: Wor
 
     def is_warned_of() -> bool:
         in_time()
-        return "event=end_not_told" in workers.log.read_text()
+        return "event=end_hook_failed" in workers.log.read_text()
 
     with locked("hipq_link"):
         eventually(is_warned_of, "a look for links has failed", seconds=AWAY_SECONDS)

@@ -125,4 +125,4 @@ def test_a_worker_that_hangs_ends_at_the_second_signal_or_at_the_end_of_its_boun
         hanging.terminate()
 
     assert hanging.wait(DEADLINE_SECONDS) == 1
-    assert "event=killed_itself" in workers.log.read_text()
+    assert "event=forced_exit" in workers.log.read_text()

@@ -240,7 +240,7 @@ def test_a_second_signal_ends_a_worker_whatever_it_waits_for(
     eventually(is_told_again, "it has ended", 60)
 
     assert worker.returncode == 1
-    assert "event=killed_itself" in log_of(workers)
+    assert "event=forced_exit" in log_of(workers)
 
 
 def test_so_does_one_that_has_just_started(workers: Workers, wire: Proxy) -> None:

@@ -70,7 +70,7 @@ def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> N
 
 
 def overruled(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [r for r in caplog.records if getattr(r, "event", "") == "setting_overruled"]
+    found = [r for r in caplog.records if getattr(r, "event", "") == "setting_ignored"]
     return [record.getMessage().partition(" msg=")[0] for record in found]
 
 
@@ -86,7 +86,7 @@ def test_a_changed_setting_that_an_operator_overrules_is_told_once(
         synced(settings, THROTTLE_LIMIT=20, RETENTION_DAYS=3)
 
     about = "queue=bank instance=default option=throttle_limit declared=20.000 value=5.000"
-    assert overruled(caplog) == [f"event=setting_overruled {about}"]
+    assert overruled(caplog) == [f"event=setting_ignored {about}"]
     synced(settings, THROTTLE_LIMIT=5, RETENTION_DAYS=3)  # now both say the same
     assert len(overruled(caplog)) == 1
 
@@ -105,7 +105,7 @@ def test_a_changed_declaration_that_an_operator_overrules_is_told_once(
         sync("default")
 
     about = "job_type=charge instance=default option=default_priority declared=6 value=1"
-    assert overruled(caplog) == [f"event=setting_overruled {about}"]
+    assert overruled(caplog) == [f"event=setting_ignored {about}"]
 
 
 def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:

@@ -412,7 +412,7 @@ def test_a_fault_of_the_fast_path_fails_no_job(
 
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
     assert not Attempt.objects.exists()
-    told = [one for one in caplog.records if "event=fast_path_failed" in one.getMessage()]
+    told = [one for one in caplog.records if "event=batch_write_failed" in one.getMessage()]
     assert len(told) == 3
     assert "not enough values" in str(told[0].exc_info)
 

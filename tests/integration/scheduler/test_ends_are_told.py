@@ -37,7 +37,7 @@ def test_an_extension_that_fails_hides_no_end_from_the_others(
     extensions.note_ended([1], "default")
 
     assert listening.heard == [[1]]
-    assert caplog.text.count("event=end_not_told") == 1
+    assert caplog.text.count("event=end_hook_failed") == 1
 
 
 @pytest.mark.parametrize(
