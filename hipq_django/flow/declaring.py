@@ -408,7 +408,8 @@ def _not_declared(instance: str, given: Any, elsewhere: Any) -> str:
             f"component {elsewhere.name!r} is declared for instance {elsewhere.instance!r}, not "
             f"for {instance!r}."
         )
-    known = [declared.name for declared in all_components(instance)]
+    graphs = [name for inst, name in GRAPHS if inst == instance]
+    known = [*(declared.name for declared in all_components(instance)), *graphs]
     return f"component {given!r:.100} is not declared{nearest_name(str(given), known)}"
 
 

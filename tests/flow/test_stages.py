@@ -535,12 +535,12 @@ def test_a_stage_that_is_deleted_leaves_its_jobs_alone() -> None:
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ({"jobs": "chrage"}, "nodes.charge.jobs: 'chrage' is no declared job type."),
+        ({"jobs": "chrage"}, "nodes.charge.jobs: 'chrage' is no declared job type"),
         ({"jobs": "t.double"}, "is no declared job type"),
-        ({"jobs": "charge", "limit": 0}, "nodes.charge.limit: it is 0."),
-        ({"jobs": "charge", "limit": True}, "nodes.charge.limit: it is True."),
-        ({"jobs": "charge", "key": 7}, "nodes.charge.key: it is 7."),
-        ({"jobs": "charge", "component": "t.double"}, "a node of jobs has no component"),
+        ({"jobs": "charge", "limit": 0}, "nodes.charge: flow.jobs: limit=0;"),
+        ({"jobs": "charge", "limit": True}, "nodes.charge: flow.jobs: limit=True;"),
+        ({"jobs": "charge", "key": 7}, "and key 7: give"),
+        ({"jobs": "charge", "component": "t.double"}, "nodes.charge: it has no key 'component'"),
     ],
 )
 def test_a_stage_that_cannot_be_is_refused(node: Any, said: str) -> None:

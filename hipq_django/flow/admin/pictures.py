@@ -17,7 +17,7 @@ from hipq_django.flow.admin.standing import TONES
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import all_components
 from hipq_django.flow.drawing import Box, Line, Mark, draw
-from hipq_django.flow.graphs.spec import End, read_edge, read_end
+from hipq_django.flow.graphs.spec import Spec, read_spec
 from hipq_django.flow.models import Connection, Message, Node, NodePort
 from hipq_django.flow.status import derived
 from hipq_django.flow.values import STAGE
@@ -95,7 +95,7 @@ def of_spec(spec: Any, instance: str, graph: Node | None = None) -> Picture:
     """
     nodes = _dict(_dict(spec).get("nodes"))
     before = {} if graph is None else _before(graph)
-    lines = list(_lines(_dict(spec)))
+    lines = list(_lines(read_spec(spec)))
     boxes = _own_boxes(
         _named(line.out for line in lines if line.source == OWN_INPUTS),
         _named(line.into for line in lines if line.target == OWN_OUTPUTS),
@@ -180,22 +180,10 @@ def _marks(ports: Iterable[Any], node: int, direction: str) -> list[Mark]:
 # Of a spec, which may be anything
 
 
-def _lines(spec: dict[str, Any]) -> Iterable[Line]:
-    for text in _list(spec.get("edges")):
-        if isinstance(text, str) and text.count("->") == 1:
-            (source, out), (target, into) = read_edge(text)
-            yield Line(source, out, target, into)
-    for own, end in _own_ends(spec.get("inputs")):
-        yield Line(OWN_INPUTS, own, end.node, end.port)
-    for own, end in _own_ends(spec.get("outputs")):
-        yield Line(end.node, end.port, OWN_OUTPUTS, own)
-
-
-def _own_ends(ports: Any) -> Iterable[tuple[str, End]]:
-    for name, given in _dict(ports).items():
-        for text in [given] if isinstance(given, str) else _list(given):
-            if isinstance(text, str):
-                yield name, read_end(text)
+def _lines(spec: Spec) -> Iterable[Line]:
+    for link in spec.links:
+        source, target = link.ends
+        yield Line(source.node or OWN_INPUTS, source.port, target.node or OWN_OUTPUTS, target.port)
 
 
 def _named(names: Iterable[str]) -> list[Mark]:
@@ -204,7 +192,3 @@ def _named(names: Iterable[str]) -> list[Mark]:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

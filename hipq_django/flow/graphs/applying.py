@@ -1,49 +1,66 @@
-"""Makes nodes and connections of a spec, and keeps them as a changed spec says."""
+"""Makes nodes and connections of a spec, and keeps them as a changed spec says.
+
+Nothing is checked beforehand but the form of a spec: all of it is made, whatever a verb refuses is
+noted with its place, and a transaction in which something was refused is rolled back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.db.models import Q
 
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.serialization import to_json
+from hipq_django.exceptions import HipqError
 from hipq_django.flow import creating, lifecycle
-from hipq_django.flow.aliases import find
 from hipq_django.flow.connecting import disconnect
 from hipq_django.flow.creating import StartOptions
 from hipq_django.flow.declared_ports import ANY, PortOptions
-from hipq_django.flow.declaring import find_component
+from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     FamilyError,
+    FlowError,
     GraphError,
+    UnknownComponentError,
     UnknownPortError,
 )
-from hipq_django.flow.family import become_parent
-from hipq_django.flow.graphs.check import problems_of
-from hipq_django.flow.graphs.knowing import facts_of
-from hipq_django.flow.graphs.locking import (
-    children_of,
-    connections_of,
-    lock_adopted,
-    lock_ports,
-    lock_tree,
+from hipq_django.flow.graphs.children import (
+    adopted,
+    check_job_type,
+    check_stays,
+    kind_of,
+    plain,
+    set_args,
+    set_own_ports,
+    set_ports,
 )
+from hipq_django.flow.graphs.locking import adopted_by, lock_adopted, lock_ports, lock_tree
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.graphs.publicity import check_public
-from hipq_django.flow.graphs.spec import NodeSpec, Spec, read_spec
+from hipq_django.flow.graphs.spec import End, NodeSpec, Spec, read_spec
 from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
 from hipq_django.flow.lifecycle import locked_node
-from hipq_django.flow.models import Connection, Node
+from hipq_django.flow.models import Connection, Node, NodePort
 from hipq_django.flow.ports import Port, declared_port, find_row
-from hipq_django.flow.values import SIDES, is_same
+from hipq_django.flow.values import SIDES, STAGE, is_same
+from hipq_django.job_types.registry import get_declared
+
+MAX_PROBLEMS = 100
+
+ROUNDED = ("int", "float")
+"""A port of the second type takes what one of the first gives."""
+
+
+# Checking
 
 
 def check(
@@ -51,24 +68,74 @@ def check(
 ) -> list[Problem]:
     """Return all that is wrong with the spec of a graph, and what looks wrong as warnings.
 
-    `only_public`: for one from outside. `node`: the graph that is to be as it says.
+    `only_public`: for one from outside. `node`: the graph that is to be as it says. The graph is
+    made, or changed, in a transaction that is rolled back.
     """
-    found = problems_of(spec, facts_of(instance if node is None else node.instance, node))
-    errors = errors_of(found)
-    places = {problem.path for problem in errors}
-    outside = check_public(instance, spec) if only_public and isinstance(spec, Mapping) else []
-    errors += [problem for problem in outside if problem.path not in places]
-    return [*errors, *(problem for problem in found if problem.level == WARNING)]
+    if node is not None:
+        instance = node.instance
+    using = creating.database_of(instance)
+    found: list[Problem] = []
+    try:
+        with write_transaction(using), transaction.atomic(using=using):
+            if node is not None:
+                apply(node, spec, only_public=only_public)
+            else:
+                if only_public and isinstance(spec, Mapping):
+                    refuse_private(instance, spec)
+                _start_graph(spec, instance)
+            transaction.set_rollback(True, using=using)
+    except GraphError as error:
+        found = error.problems
+    except FlowError as error:  # of messages that lie there, which would be moved
+        found = [Problem("edges", str(error))]
+    return [*found, *_warnings(read_spec(spec), instance)]
 
 
 acheck = sync_to_async(check)
 
 
-def checked_spec(spec: object, **options: Any) -> Spec:
-    """Return a spec; raise `GraphError` with all its problems. Options are those of `check`."""
+def checked_spec(spec: object, **options: Any) -> None:
+    """Raise `GraphError` with all problems of a spec. Options are those of `check`."""
     if problems := errors_of(check(spec, **options)):
         raise GraphError(problems)
-    return read_spec(to_json(spec))  # as it was checked: its keys are text
+
+
+def refuse_private(instance: str, component_or_spec: object) -> None:
+    """Raise `GraphError` if what comes from outside names what is not public: it is not tried.
+
+    The form of a spec is checked as well.
+    """
+    if outside := check_public(instance, component_or_spec):
+        is_spec = isinstance(component_or_spec, Mapping)
+        wrong = read_spec(component_or_spec).problems if is_spec else ()
+        raise GraphError([*wrong, *outside][:MAX_PROBLEMS])
+
+
+def _warnings(spec: Spec, instance: str) -> Iterator[Problem]:
+    """Yield the in-ports that can never have anything: no edge leads there, nothing is given."""
+    for name, wanted in spec.nodes.items():
+        if wanted.adopted is not None:  # others may write to a node that is there
+            continue
+        filled = spec.joined_ports.get((name, "in"), set()) | wanted.first_messages("in").keys()
+        for port in _ports_wanted(wanted, instance):
+            has_something = port.has_default or port.channels or port.name in filled
+            if port.name != ANY and not has_something:
+                hint = "Add an edge or a default, unless it is written to from outside."
+                path = f"nodes.{name}.inputs.{port.name}"
+                yield Problem(path, "nothing leads to it, and it has no default.", hint, WARNING)
+
+
+def _ports_wanted(wanted: NodeSpec, instance: str) -> Iterable[PortOptions]:
+    """Return the in-ports that a node of a spec has; none of an unknown component."""
+    graph = graph_named(instance, wanted.component)
+    declared = get_declared(instance, wanted.component if graph is None else GRAPH)
+    if not isinstance(declared, ComponentDeclaration):
+        return []
+    own = {} if graph is None else plain(read_spec(graph).own_ports("in"))
+    return (own | creating.merged(declared, "in", wanted.options("in"))).values()
+
+
+# Starting
 
 
 def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOptions]) -> Node:
@@ -98,7 +165,7 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOpt
 
 
 def _start_graph(
-    spec: Mapping[str, Any],
+    given: object,
     instance: str,
     *,
     at: datetime | float | None = None,
@@ -107,17 +174,15 @@ def _start_graph(
     **options: Any,
 ) -> Node:
     """Create the node of a graph with all its nodes; those that run at once do so `at` a moment."""
-    checked = checked_spec(spec, instance=instance)
+    spec = read_spec(given)
     for direction, side in SIDES.items():
-        own: dict[str, Any] = {name: {} for name in checked.own_ports(direction)}
+        own: dict[str, Any] = {name: {} for name in spec.own_ports(direction)}
         options[side] = own | dict(options.get(side) or {})
     using = creating.database_of(instance)
     with write_transaction(using):
-        lock_adopted(options.get("parent"), spec, instance, using)
+        lock_adopted(options.get("parent"), adopted_by(spec, instance), using)
         node = creating.start(Graph, instance=instance, at=at, run=False, **options)
-        _apply(node, checked, spec, at)
-        if ANY not in options["inputs"]:  # on one that the spec lacks, messages would stay unread
-            creating.change_ports(node, "in", {ANY: PortOptions(ANY)}, {})
+        _Making(node, spec, at).make()
         for port, values in (data or {}).items():
             node.inputs[port].write_many(values)
         if run:
@@ -129,15 +194,32 @@ astart = sync_to_async(start)
 
 
 def checked_component(component: Any, instance: str) -> Any:
-    """Return what `start` takes, as JSON: the name of a component or of a graph, or a spec.
+    """Return what a run starts when it ends, as JSON: the name of a component or graph, or a spec.
 
-    Raise `UnknownComponentError`, or `GraphError` with all problems.
+    Raise `UnknownComponentError`, or `GraphError`; other refusals come when it is started.
     """
     spec = _spec_of(component, instance)
     if spec is None:
         return find_component(instance, component).name
-    checked_spec(spec, instance=instance)
-    return to_json(component)
+    checked = checked_form(spec, instance)
+    return component if isinstance(component, str) else checked
+
+
+def checked_form(given: object, instance: str) -> Mapping[str, Any]:
+    """Return a spec as JSON; raise `GraphError` if its form, or the name of a component, is wrong.
+
+    A run asks this, which makes the graph only when it ends.
+    """
+    spec = read_spec(given)
+    problems = list(spec.problems)
+    for name, wanted in spec.nodes.items():
+        try:
+            kind_of(wanted, instance)
+        except UnknownComponentError as error:
+            problems.append(Problem(f"nodes.{name}.component", str(error)))
+    if problems:
+        raise GraphError(problems)
+    return spec.given
 
 
 def _spec_of(component: Any, instance: str) -> Mapping[str, Any] | None:
@@ -148,214 +230,221 @@ def _spec_of(component: Any, instance: str) -> Mapping[str, Any] | None:
     return None
 
 
+# Changing
+
+
 def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
     """Let a graph be as a new spec says; raise `GraphError` with all problems and change nothing.
 
     New nodes are started, changed ports and edges follow. Nodes that vanished are disowned and
     terminated, unless the spec says `"removed": "keep"`.
     """
+    if node.job_type.name != GRAPH:
+        raise not_a_graph(node)
+    if only_public:
+        refuse_private(node.instance, spec)
     with write_transaction(node.using):
         lock_tree(node, spec)
-        _change(locked_node(node), spec, only_public=only_public)
+        _change(locked_node(node), spec)
 
 
-def _change(row: Node, spec: object, *, only_public: bool = False) -> None:
-    """Do the same with a row whose tree is locked."""
-    checked = checked_change(row, spec, only_public=only_public)
-    _apply(row, checked, spec)
+def not_a_graph(node: Node) -> GraphError:
+    """Return the error of a spec for a node of another component."""
+    return GraphError([Problem("spec", f"{node} is no graph.")])
+
+
+def _change(row: Node, spec: object) -> None:
+    """Let a graph, whose tree is locked, be as a spec says."""
+    _Making(row, read_spec(spec)).make()
     lifecycle.run_row(row)
 
 
-def checked_change(node: Node, spec: object, *, only_public: bool = False) -> Spec:
-    """Return what a graph is to be; raise `GraphError` if it cannot be, or is no graph."""
-    if node.job_type.name != GRAPH:
-        raise GraphError([Problem("spec", f"{node} is no graph.")])
-    return checked_spec(spec, only_public=only_public, instance=node.instance, node=node)
+class _Making:
+    """Makes the children, ports and connections of a graph, whose row is locked or new."""
+
+    def __init__(self, graph: Node, spec: Spec, at: datetime | float | None = None) -> None:
+        self._graph = graph
+        self._spec = spec
+        self._at = at
+        self._problems = list(spec.problems)
+        self._there: dict[str, Node] = {}
+        """Its children before."""
+
+    def make(self) -> None:
+        """Make it as the spec says; raise `GraphError` with all that is wrong with that."""
+        graph, spec = self._graph, self._spec
+        rows = Node.objects.using(graph.using).filter(parent=graph.pk).order_by("pk")
+        self._there = {row.name: row for row in rows.select_related("job_type", "queue")}
+        before = read_spec(graph.state_values.get(SPEC, {"nodes": {}}))
+        lock_ports(graph, self._there, before, spec)
+        gone = self._let_go()
+        set_own_ports(graph, before, spec)
+        nodes = {"": graph}
+        for name, wanted in spec.nodes.items():
+            with self._noting(f"nodes.{name}"):
+                was = before.nodes.get(name) or NodeSpec(wanted.component)
+                nodes[name] = self._made(name, was, wanted)
+        self._connect(nodes, gone)
+        if self._problems:
+            raise GraphError(self._problems[:MAX_PROBLEMS])
+        own = Node.objects.using(graph.using).filter(pk=graph.pk)
+        own.update(state_values={**graph.state_values, SPEC: spec.given})
+
+    # Nodes
+
+    def _let_go(self) -> list[Node]:
+        """Disown the children that the spec has not, and let them end; return them."""
+        gone = [child for name, child in self._there.items() if name not in self._spec.nodes]
+        for child in gone:
+            self._graph.disown(child)
+            if not self._spec.keeps_removed:
+                child.terminate(recursive=True)
+        return gone
+
+    def _made(self, name: str, before: NodeSpec, wanted: NodeSpec) -> Node:
+        """Return the child of this name, which was there, is adopted or is started."""
+        path, child = f"nodes.{name}", self._there.get(name)
+        if wanted.component == STAGE and wanted.args:
+            check_job_type(path, wanted.args[0], self._graph.instance)
+        if child is not None:
+            check_stays(path, child, wanted)
+            self._change(child, name, before)
+            return child
+        child = self._new(name, path, wanted)
+        for direction, ports in (("in", child.inputs), ("out", child.outputs)):
+            for port, values in wanted.first_messages(direction).items():
+                with self._noting(f"{path}.{SIDES[direction]}.{port}.init"):
+                    ports[port].write_many(values)
+        return child
+
+    def _new(self, name: str, path: str, wanted: NodeSpec) -> Node:
+        if wanted.adopted is not None:
+            child = adopted(path, self._graph, name, wanted)
+            self._change(child, name, NodeSpec(wanted.component))
+            return child
+        with _inside(path, wanted.component):
+            return start(
+                wanted.component,
+                parent=self._graph,
+                name=name,
+                args=wanted.args,
+                inputs=wanted.options("in"),
+                outputs=wanted.options("out"),
+                job=wanted.job_options,
+                run=wanted.init is True,
+                at=self._at,
+                instance=self._graph.instance,
+            )
+
+    def _change(self, child: Node, name: str, before: NodeSpec) -> None:
+        """Give a node that stays the arguments, ports and jobs that it is to have.
+
+        Only what differs from the spec before is written.
+        """
+        wanted = self._spec.nodes[name]
+        set_args(child, wanted)
+        graph = graph_named(child.instance, wanted.component)
+        if graph is not None:
+            with _inside(f"nodes.{name}", wanted.component):
+                _change(locked_node(child), graph)
+        if not is_same(before.job_options, wanted.job_options):
+            creating.change_jobs(child, wanted.job_options)
+        joined = self._spec.joined_ports
+        changed = [
+            side
+            for side in SIDES
+            if set_ports(child, before, wanted, side, joined.get((name, side), set()))
+        ]
+        if "in" in changed:
+            lifecycle.run_row(child)  # it may have waited for a default
+
+    # Connections
+
+    def _connect(self, nodes: Mapping[str, Node], gone: Sequence[Node]) -> None:
+        """Add the connections that are missing, and remove those that the spec has not.
+
+        What is `gone` is no more connected with what stays, so that nothing lies there unread, and
+        nothing of it comes.
+        """
+        using = self._graph.using
+        there = _connections([node.pk for node in nodes.values()], gone, using)
+        missing: dict[Port, list[tuple[str, Port]]] = {}
+        for path, source, target in self._joined(nodes):
+            if there.pop((source._known_id, target._known_id), None) is None:
+                missing.setdefault(source, []).append((path, target))
+        if there:
+            extra = Connection.objects.using(using).filter(ids_in("pk", list(there.values())))
+            disconnect([source for source, _target in there], extra, using)
+        for source, targets in missing.items():
+            try:
+                source.connect(*(target for _path, target in targets))
+            except FamilyError as error:  # an adopted node leads back by a connection of its own
+                self._problems.append(Problem(targets[0][0], str(error)))
+
+    def _joined(self, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Port, Port]]:
+        """Yield the connections of the spec whose ports there are, each with its place."""
+        rows: dict[End, NodePort] = {}
+        for link in self._spec.links:
+            if not {end.node for end in link.ends} <= nodes.keys():
+                continue  # of that a problem has been noted
+            with self._noting(link.path):
+                for end in link.ends:
+                    rows[end] = rows.get(end) or _port_row(nodes[end.node], end)
+                _check_types(rows[link.source], rows[link.target])
+                source, target = (Port(nodes[e.node], *e[1:], rows[e].pk) for e in link.ends)
+                yield link.path, source, target
+
+    @contextmanager
+    def _noting(self, path: str) -> Iterator[None]:
+        """Note what a verb refuses, as a problem at this place of the spec."""
+        try:
+            yield
+        except GraphError as error:
+            self._problems += error.problems
+        except UnknownComponentError as error:
+            self._problems.append(Problem(f"{path}.component", str(error)))
+        except HipqError as error:
+            self._problems.append(Problem(path, str(error)))
 
 
-def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = None) -> None:
-    """Make the children, ports and connections of a graph, whose row is locked or new."""
-    stored = _keep_spec(node, given)
-    before = read_spec(stored)
-    lock_ports(node, stored, to_json(given), spec)
-    there = children_of(node)
-    gone = [there[name] for name in there if name not in spec.nodes]
-    _let_go(node, gone, spec)
-    _set_own_ports(node, before, spec)
-    nodes, joined = {"": node}, spec.joined_ports()
-    for name, wanted in spec.nodes.items():
-        change = Change(name, before.nodes.get(name), wanted, joined)
-        nodes[name] = _changed(there[name], change) if name in there else _new(node, change, at)
-    _connect(node, nodes, gone, spec)
+@contextmanager
+def _inside(path: str, graph: str) -> Iterator[None]:
+    """Say of what is wrong with a graph in a graph where it is."""
+    try:
+        yield
+    except GraphError as error:
+        said = [f"in graph {graph!r}: {problem}" for problem in error.problems]
+        raise GraphError([Problem(f"{path}.component", text) for text in said]) from error
 
 
-def _keep_spec(node: Node, given: Any) -> dict[str, Any]:
-    """Store a spec in the state of a graph; return the one that it had."""
-    rows = Node.objects.using(node.using).filter(pk=node.pk)
-    state = rows.values_list("state_values", flat=True).get()
-    rows.update(state_values={**state, SPEC: given})
-    return state.get(SPEC) or {"nodes": {}}
+def _connections(
+    nodes: Sequence[int], gone: Sequence[Node], using: str
+) -> dict[tuple[int, int], int]:
+    """Return the ids of the connections that a spec decides about, by source and target."""
+    leaves = [child.pk for child in gone]
+    inside = Q(source__node__in=nodes, target__node__in=nodes)
+    to_gone = Q(source__node__in=nodes, target__node__in=leaves)
+    from_gone = Q(source__node__in=leaves, target__node__in=nodes)
+    rows = Connection.objects.using(using).filter(inside | to_gone | from_gone)
+    found = rows.values_list("pk", "source", "target")
+    return {(source, target): pk for pk, source, target in found}
 
 
-def _let_go(node: Node, gone: Sequence[Node], spec: Spec) -> None:
-    for child in gone:
-        node.disown(child)
-        if not spec.keeps_removed:
-            child.terminate(recursive=True)
-
-
-def _set_own_ports(node: Node, before: Spec, spec: Spec) -> None:
-    """Give a graph its own ports; the spec says nothing of their options, so these stay."""
-    for direction, there in (("in", node.inputs), ("out", node.outputs)):
-        wanted = spec.own_ports(direction)
-        known = {*before.own_ports(direction), *(name for name in there if name in wanted)}
-        creating.change_ports(node, direction, _plain(known), _plain(wanted))
-
-
-def _plain(names: Iterable[str]) -> dict[str, PortOptions]:
-    return {name: PortOptions(name) for name in names}
-
-
-# Nodes
-
-
-class Change(NamedTuple):
-    """What a node of a graph is to be, and what the spec before said of it."""
-
-    name: str
-    before: NodeSpec | None
-    wanted: NodeSpec
-    joined: Mapping[tuple[str, str], set[str]]
-
-
-def _new(parent: Node, change: Change, at: datetime | float | None) -> Node:
-    """Return a node that was not there: one that is started, or adopted."""
-    name, wanted = change.name, change.wanted
-    if wanted.adopted is None:
-        child = start(
-            wanted.component,
-            parent=parent,
-            name=name,
-            args=wanted.args,
-            inputs=wanted.options("in"),
-            outputs=wanted.options("out"),
-            job=wanted.job_options,
-            run=wanted.init is True,
-            at=at,
-            instance=parent.instance,
+def _check_types(source: NodePort, target: NodePort) -> None:
+    """Raise `FlowError` unless one port takes what another one gives."""
+    types = source.type, target.type
+    if all(types) and source.type != target.type and types != ROUNDED:
+        raise FlowError(
+            f"{source.name!r} gives {source.type}, and {target.name!r} takes {target.type}."
         )
-    else:
-        child = _adopted(parent, change)
-    for direction, ports in (("in", child.inputs), ("out", child.outputs)):
-        for port, values in wanted.first_messages(direction).items():
-            ports[port].write_many(values)
-    return child
 
 
-def _adopted(parent: Node, change: Change) -> Node:
-    """Return the node that a spec names by its id, as a child now."""
-    path, node = (
-        f"nodes.{change.name}.init",
-        find(int(change.wanted.init), instance=parent.instance),
-    )
-    if node is None:
-        raise GraphError([Problem(path, f"there is no node {change.wanted.init}.")])
+def _port_row(node: Node, end: End) -> NodePort:
+    """Return the row of a port; one that a new release of its component declares is made."""
     try:
-        become_parent(parent, node, change.name)
-    except FamilyError as error:  # it is above the graph; or somebody was quicker
-        raise GraphError([Problem(path, str(error))]) from error
-    return _changed(node, change._replace(before=None))
-
-
-def _changed(child: Node, change: Change) -> Node:
-    """Return a child that stays, with the arguments, ports and jobs that it is to have."""
-    spec = _spec_of(change.wanted.component, child.instance)
-    if spec is not None:
-        _change(locked_node(child), spec)
-    else:
-        _set_args(child, change.wanted)
-    _follow(child, change)
-    return child
-
-
-def _set_args(child: Node, wanted: NodeSpec) -> None:
-    """Let the runs of a child from now on be called with other arguments."""
-    if is_same(wanted.args, child.args):
-        return
-    Node.objects.using(child.using).filter(pk=child.pk).update(args=list(wanted.args))
-    lifecycle.run_row(child)
-
-
-def _follow(child: Node, change: Change) -> None:
-    """Let the ports and the jobs of a child be as a spec says that differs from the one before."""
-    before = change.before or NodeSpec(change.wanted.component)
-    if not is_same(before.job_options, change.wanted.job_options):
-        creating.change_jobs(child, change.wanted.job_options)
-    changed = {direction: _set_ports(child, before, change, direction) for direction in SIDES}
-    if changed["in"]:
-        lifecycle.run_row(child)  # it may have waited for a default
-
-
-def _set_ports(child: Node, before: NodeSpec, change: Change, direction: str) -> bool:
-    declared = find_component(child.instance, child.job_type.name)
-    old = creating.merged(declared, direction, before.options(direction))
-    new = creating.merged(declared, direction, change.wanted.options(direction))
-    kept = change.joined.get((change.name, direction), set()) | _own_ports(child, direction)
-    if ANY in new:
-        new |= {name: new[ANY].renamed(name) for name in kept & set(old) - set(new)}
-    if child.job_type.name == GRAPH and direction == "in":  # as where it is started
-        if ANY not in change.wanted.options(direction):
-            del new[ANY]
-        elif ANY not in before.options(direction):
-            creating.change_ports(child, direction, {}, {ANY: new[ANY]})
-    return creating.change_ports(child, direction, old, new)
-
-
-def _own_ports(child: Node, direction: str) -> set[str]:
-    """Return the ports that a graph in a graph has by its own spec."""
-    stored = child.graph if child.job_type.name == GRAPH else None
-    return set(read_spec(stored).own_ports(direction)) if stored else set()
-
-
-# Connections
-
-
-def _connect(node: Node, nodes: Mapping[str, Node], gone: Sequence[Node], spec: Spec) -> None:
-    """Add the connections that are missing, and remove those that the spec has not.
-
-    What is `gone` is no more connected with what stays, so that nothing lies there unread, and
-    nothing of it comes.
-    """
-    pairs = list(spec.connections())
-    ports = {end: _port(nodes[end[0]], *end[1:]) for end in dict.fromkeys(chain(*pairs))}
-    rows = {end: port._known_id for end, port in ports.items()}
-    ids = [child.pk for child in nodes.values()]
-    there = connections_of(ids, [child.pk for child in gone], node.using)
-    missing: dict[Port, list[Port]] = {}
-    for source, target in pairs:
-        if there.pop((rows[source], rows[target]), None) is None:
-            missing.setdefault(ports[source], []).append(ports[target])
-    if there:
-        extra = Connection.objects.using(node.using).filter(ids_in("pk", list(there.values())))
-        disconnect([source for source, _target in there], extra, node.using)
-    for port, targets in missing.items():
-        _join(port, targets)
-
-
-def _join(source: Port, targets: Sequence[Port]) -> None:
-    try:
-        source.connect(*targets)
-    except FamilyError as error:  # an adopted node leads back by a connection of its own
-        raise GraphError([Problem("edges", str(error))]) from error
-
-
-def _port(node: Node, direction: str, name: str) -> Port:
-    """Return a port of a node; one that a new release of its component declares is made."""
-    try:
-        row = find_row(node, direction, name)
+        return find_row(node, end.direction, end.port)
     except UnknownPortError:
-        options = declared_port(node, direction, name)
+        options = declared_port(node, end.direction, end.port)
         if options is None:
             raise
-        row = creating.add_port(node, direction, options)
-    return Port(node, direction, name, row.pk)
+        return creating.add_port(node, end.direction, options)

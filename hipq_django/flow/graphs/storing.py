@@ -13,7 +13,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import checked_type_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.graphs.applying import checked_spec, start
+from hipq_django.flow.graphs.applying import checked_spec, refuse_private, start
 from hipq_django.flow.graphs.named import is_declared
 from hipq_django.flow.models import Graph, Node
 
@@ -56,7 +56,7 @@ def start_graph(row: Graph, *, version: int, **options: Any) -> Node:
         kept = locked(Graph.objects.using(using).filter(pk=row.pk, version=version)).first()
         if kept is None:
             raise _changed_after(version, row)
-        checked_spec(kept.spec, only_public=True, instance=row.instance)
+        refuse_private(row.instance, kept.spec)
         return start(kept.spec, instance=row.instance, **options)
 
 

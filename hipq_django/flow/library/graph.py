@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hipq_django.flow.base import Component
-from hipq_django.flow.declared_ports import AnyIn, AnyOut
+from hipq_django.flow.declared_ports import AnyOut
 from hipq_django.flow.declaring import component
 from hipq_django.flow.values import Rest
 
@@ -16,7 +16,7 @@ SPEC = "flow.spec"
 class Graph(Component):
     """Nodes and connections that were given as data."""
 
-    any_in, any_out = AnyIn(), AnyOut()
+    any_out = AnyOut()
 
     def perform(self) -> None:
         """Be failed if a child is, suspended if one is, else completed."""

@@ -25,7 +25,8 @@ from hipq_django.flow.delivering import LockedPortError
 from hipq_django.flow.exceptions import FlowError, UnknownNodeError
 from hipq_django.flow.family import check_kin, checked_child_name
 from hipq_django.flow.graphs import applying
-from hipq_django.flow.graphs.applying import checked_change, checked_component
+from hipq_django.flow.graphs.applying import checked_component, checked_form, not_a_graph
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
@@ -134,8 +135,9 @@ def _as_json(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask_apply(run: Run, node: Node, spec: Mapping[str, Any]) -> None:
-    checked_change(node, spec)
-    _note(run, node, "apply", to_json(spec))
+    if node.job_type.name != GRAPH:
+        raise not_a_graph(node)
+    _note(run, node, "apply", checked_form(spec, node.instance))
 
 
 def _ask_adopt(run: Run, node: Node, orphan: Node, name: str) -> None:

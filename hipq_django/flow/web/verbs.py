@@ -9,10 +9,9 @@ from hipq_django import flow
 from hipq_django.domain.redaction import without_masks
 from hipq_django.flow.declared_ports import is_own_channel
 from hipq_django.flow.family import ancestors_of, tree_of
-from hipq_django.flow.graphs.applying import apply
+from hipq_django.flow.graphs.applying import apply, refuse_private
 from hipq_django.flow.graphs.locking import nodes_of_change
-from hipq_django.flow.graphs.problem import errors_of
-from hipq_django.flow.graphs.publicity import check_channels, check_public, permissions_of
+from hipq_django.flow.graphs.publicity import check_channels, permissions_of
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import read_moment
@@ -107,11 +106,7 @@ def start(call: Call) -> Answer:
 def _check_component(call: Call, component: Any) -> None:
     if isinstance(component, dict):
         call.needs("edit_graph", *permissions_of(component).values())
-        problems = errors_of(flow.check(component, only_public=True, instance=call.instance))
-    else:
-        problems = check_public(call.instance, component)
-    if problems:
-        raise flow.GraphError(problems)
+    refuse_private(call.instance, component)
 
 
 def _check_options(call: Call) -> None:

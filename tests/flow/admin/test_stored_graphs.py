@@ -316,10 +316,6 @@ def test_graphs_of_code_name_stored_ones(stored: Graph) -> None:
     testing.drain()
 
     assert list(node.children["inner"].outputs["out"]) == [3]
-    assert (
-        "did you mean 'shop.parts'"
-        in flow.check({"nodes": {"x": {"component": "shop.part"}}})[0].hint
-    )
 
 
 def test_problems_show_no_secrets_of_the_spec(client: Client) -> None:
@@ -332,6 +328,6 @@ def test_problems_show_no_secrets_of_the_spec(client: Client) -> None:
     row = Graph.objects.create(name="shop.old", spec={"nodes": nodes})
     log_in(client, "edit_graph", "start_node", "view_node")
     page = start(client, row).content.decode()
-    assert "nodes.one.args" in page
-    assert "nodes.two.inputs.order.init[0]" in page
+    assert "nodes.one: " in page
+    assert "nodes.two.inputs.order.init" in page
     assert card not in page

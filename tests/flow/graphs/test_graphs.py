@@ -5,8 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import transaction
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -140,7 +138,9 @@ def test_a_run_does_not_spawn_an_invalid_graph(script: Script) -> None:
     script.perform = lambda run: run.spawn("graph", {"nodes": {"a": {"component": "missing"}}})
     node = flow.start("t.scripted", run=False)
 
-    with pytest.raises(flow.GraphError, match=r"nodes\.a\.component: 'missing' is not declared"):
+    with pytest.raises(
+        flow.GraphError, match=r"nodes\.a\.component: component 'missing' is not declared"
+    ):
         testing.run_inline(node)
     assert node.children == {}
 
@@ -160,15 +160,6 @@ def test_a_graph_begins_at_its_moment() -> None:
         testing.drain()
     assert Recorder.calls == ["startup", "perform"] * 2
     assert [node.status for node in (graph, *children)] == ["completed"] * 3
-
-
-def test_an_invalid_graph_is_refused_with_all_problems() -> None:
-    with pytest.raises(flow.GraphError) as caught:
-        flow.start({"nodes": {"a": {"component": "missing"}}, "edges": ["a.b"]})
-
-    assert len(caught.value.problems) == 2
-    assert "nodes.a.component" in str(caught.value)
-    assert not flow.Node.objects.exists()
 
 
 @pytest.mark.conformance
@@ -210,102 +201,6 @@ def test_nodes_that_vanish_may_be_kept() -> None:
     testing.drain()
 
     assert kept.status == "completed"
-
-
-def test_a_start_is_refused_with_all_that_does_not_fit() -> None:
-    flow.graph("t.broken", {"nodes": {"x": {"component": "missing"}}})
-    nodes: dict[str, Any] = {
-        "numbers": {"component": "t.double", "args": [1], "inputs": {"number": {"type": "int"}}},
-        "orders": {"component": "t.cards", "queue": "No Queue", "job": {"priority": "high"}},
-        "adopted": {"component": "t.double", "init": 999_999},
-        "first": {"component": "t.double", "inputs": {"number": {"type": "int", "init": ["a"]}}},
-        "stage": {"component": "flow.jobs"},
-        "graph": {"component": "t.broken", "args": [1]},
-    }
-    spec = {"nodes": nodes, "edges": ["missing.out -> orders.order"]}
-    with pytest.raises(flow.GraphError) as caught:
-        flow.start(spec)
-
-    assert [problem.path for problem in caught.value.problems] == [
-        "nodes.numbers.args",
-        "nodes.orders.job.priority",
-        "nodes.orders.queue",
-        "nodes.adopted.init",
-        "nodes.first.inputs.number.init[0]",
-        "nodes.stage.args",
-        "nodes.graph.component",
-        "nodes.graph.args",
-        "edges[0]",
-    ]
-    assert not flow.Node.objects.exists()
-
-
-def test_warnings_do_not_refuse_a_start() -> None:
-    spec = {"nodes": {"one": {"component": "t.double"}}}
-
-    assert [problem.level for problem in flow.check(spec)] == ["warning"]
-    assert flow.start(spec).children["one"].exists()
-
-
-anything: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=5,
-)
-ports: Any = st.dictionaries(
-    st.sampled_from(["number", "out", "*", "in", "new", "order", "a b"]),
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "init": st.lists(anything, max_size=2) | anything,
-            "type": st.sampled_from(["int", "dict", "date"]) | anything,
-            "default": anything,
-            "channels": st.just(["/a"]) | anything,
-            "mode": st.sampled_from(["queue", "memory"]) | anything,
-        },
-    )
-    | anything,
-    max_size=3,
-)
-jobs: Any = st.dictionaries(
-    st.sampled_from(
-        ["priority", "timeout", "throttle_factor", "time_windows", "queue", "data", "key"]
-    ),
-    anything,
-)
-node_specs: Any = st.fixed_dictionaries(
-    {},
-    optional={
-        "component": st.sampled_from(["t.double", "t.cards", "t.wild", "flow.jobs", "t.inner"]),
-        "jobs": anything,
-        "args": st.lists(anything, max_size=3) | anything,
-        "queue": st.sampled_from(["default", "other"]) | anything,
-        "init": st.integers(-1, 3) | anything,
-        "job": jobs | anything,
-        "inputs": ports | anything,
-        "outputs": ports | anything,
-    },
-)
-edges: Any = st.lists(
-    st.sampled_from(
-        ["a.out -> b.number", "b.out -> a.number", "a.x -> b.order", "a.out -> b.order"]
-    ),
-    max_size=3,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(nodes=st.dictionaries(st.sampled_from(["a", "b"]), node_specs), joined=edges)
-def test_what_the_check_lets_pass_is_started(nodes: Any, joined: Any) -> None:
-    flow.graph("t.inner", TWICE)
-    spec = {"nodes": nodes, "edges": joined}
-    with transaction.atomic():
-        if errors_of(flow.check(spec)):
-            with pytest.raises(flow.GraphError):
-                flow.start(spec)
-        else:
-            assert sorted(flow.start(spec).children) == sorted(nodes)
-        transaction.set_rollback(True)
 
 
 def test_an_adopted_node_that_leads_back_is_a_problem() -> None:
@@ -491,7 +386,7 @@ def test_nodes_of_graphs_in_graphs_are_counted_before_any_is_made() -> None:
         flow.graph(name, {"nodes": {f"n{i}": {"component": component} for i in range(31)}})
     assert flow.check({"nodes": {"a": {"component": "t.some"}}}) == []
 
-    with pytest.raises(flow.GraphError, match="there are 30,783 with those of graphs in it"):
+    with pytest.raises(flow.GraphError, match="there are more than 1,000 with those of graphs"):
         flow.start("t.many")
 
 

@@ -534,11 +534,19 @@ def test_an_edge_that_does_not_fit_tells_no_messages(
     assert node.children["a"].outputs["out"].size == 1
 
 
+@flow.component("t.takes_all", public=True)
+class TakesAll(flow.Component):
+    """May have any arguments."""
+
+    def perform(self, *args: Any) -> None:
+        """Do nothing."""
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:
-    node = flow.start("t.recorder", args=[{"card": "4111"}], run=False)
-    spec = {"nodes": {"x": {"component": "t.recorder", "init": node.pk}}}
+    node = flow.start("t.takes_all", args=[{"card": "4111"}], run=False)
+    spec = {"nodes": {"x": {"component": "t.takes_all", "init": node.pk}}}
     api = user_with("start_node", "edit_graph", "edit_node")
 
     said = api.refused("nodes", 422, component=spec)["error"]
