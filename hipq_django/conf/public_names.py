@@ -10,13 +10,15 @@ from pkgutil import get_data
 from typing import Any
 
 
-def loaded_on_first_use(package: str) -> tuple[Callable[[str], Any], list[str]]:
-    """Return the `__getattr__` of a package, and the names that it loads.
+def loaded_on_first_use(
+    module: str, stub: str = "__init__.pyi"
+) -> tuple[Callable[[str], Any], list[str]]:
+    """Return the `__getattr__` of a package or another module, and the names that it loads.
 
-    The imports in the package's `__init__.pyi` list the names and their modules. Type checkers read
-    the same list.
+    The imports in its stub list the names and their modules. Type checkers read the same list.
     """
-    text = get_data(package, "__init__.pyi")
+    package = module if stub == "__init__.pyi" else module.rpartition(".")[0]
+    text = get_data(package, stub)
     assert text is not None  # noqa: S101 - the loader of every package can read its files
     modules = {
         imported.name: statement.module
@@ -27,9 +29,9 @@ def loaded_on_first_use(package: str) -> tuple[Callable[[str], Any], list[str]]:
 
     def load(name: str) -> Any:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(modules[name]), name)
-        setattr(sys.modules[package], name, value)
+        setattr(sys.modules[module], name, value)
         return value
 
     return load, sorted(modules)

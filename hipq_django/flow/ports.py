@@ -36,7 +36,7 @@ from hipq_django.flow.exceptions import (
     UnknownPortError,
 )
 from hipq_django.flow.logs import data_logged
-from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
+from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort, verbs
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.settings import flow_settings
@@ -215,25 +215,19 @@ class Port:
 
     def connect(self, *targets: Port) -> None:
         """Deliver what lies here, and what is written here from now on, to other ports, too."""
-        from hipq_django.flow.connecting import connect
-
-        connect(self, checked_targets(self, "connect", targets))
+        verbs.connect(self, checked_targets(self, "connect", targets))
 
     def disconnect(self, *targets: Port) -> None:
         """Deliver nothing more to these ports; without any, to none."""
-        from hipq_django.flow.connecting import disconnect
-
         row, given = self.row, checked_ports(self, "disconnect", targets)
         found = Connection.objects.using(self.node.using).filter(source=row)
         if given:
             found = found.filter(target__in=[target.row.pk for target in given])
-        disconnect([row.pk], found, self.node.using)
+        verbs.disconnect([row.pk], found, self.node.using)
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Move what lies here to other ports, once; return the values."""
-        from hipq_django.flow.connecting import move
-
-        return move(self, checked_targets(self, "move_to", targets))
+        return verbs.move(self, checked_targets(self, "move_to", targets))
 
     # In async code
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.states import NONE
+from hipq_django.models import verbs
 from hipq_django.models.base import Row, RowManager
 
 if TYPE_CHECKING:
@@ -57,17 +58,13 @@ class Batch(Row):
         `on_conflict` is that of `hipq_django.enqueue`: of a unique job the one is returned that is
         there, if it is in this batch.
         """
-        from hipq_django.api.batches import add  # it stands above the models
-
-        return add(self, new, on_conflict)
+        return verbs.add(self, new, on_conflict)
 
     def enqueue_many(
         self, jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise"
     ) -> list[Job]:
         """Enqueue jobs of this batch, all or none, as `hipq_django.enqueue_many` does."""
-        from hipq_django.api.batches import add_many
-
-        return add_many(self, jobs, on_conflict)
+        return verbs.add_many(self, jobs, on_conflict)
 
     async def aenqueue(self, new: NewJob, *, on_conflict: OnConflict | None = None) -> Job | None:
         """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
@@ -86,6 +83,4 @@ class Batch(Row):
         return []
 
     def _collect(self, jobs: Iterable[NewJob], on_conflict: OnConflict | None, verb: str) -> None:
-        from hipq_django.api.batches import collect
-
-        collect(self, jobs, on_conflict, verb)
+        verbs.collect(self, jobs, on_conflict, verb)

@@ -31,6 +31,7 @@ from hipq_django.domain.states import (
     State,
 )
 from hipq_django.domain.validation import MAX_KEY_CHARS, started
+from hipq_django.models import verbs
 from hipq_django.models.base import (
     JsonField,
     Row,
@@ -499,9 +500,7 @@ class Job(Row):
         For a handler that runs again and asks only for what is missing. A list, in the order of
         arrival, for a job type with counted answers. Asks the database.
         """
-        from hipq_django.answers.aggregation import answers_so_far  # it stands above the models
-
-        return answers_so_far(self)
+        return verbs.answers_so_far(self)
 
     def inputs(self) -> Iterator[tuple[Job, Any]]:
         """Yield the jobs that this one waited for, in order, each with its result.
@@ -510,9 +509,7 @@ class Job(Row):
         this one was requeued, of which only the `pk` is left: all else raises `Job.DoesNotExist`.
         Asks the database, page by page.
         """
-        from hipq_django.dependencies.needs import inputs  # it stands above the models
-
-        yield from inputs(self)
+        yield from verbs.inputs(self)
 
     def first_inputs(self, count: int = MAX_INPUTS) -> list[Any]:
         """Return the first of these results, as the parameter `inputs` of a task has them."""
@@ -527,9 +524,7 @@ class Job(Row):
         `InvalidJobError` where the job does not run this attempt, or its type is unique by "live",
         `DuplicateJobKeyError` where another live job of the type has the key.
         """
-        from hipq_django.api.reporting import set_key  # it stands above the models
-
-        return set_key(self, job_key)
+        return verbs.set_key(self, job_key)
 
     def report(self, percent: float, message: str = "") -> bool:
         """Store how far this attempt is, for its handler; return whether it is still running.
@@ -537,18 +532,14 @@ class Job(Row):
         `percent` is from 0 to 100; of `message` 500 characters are kept. Where another attempt
         has begun, or the job has ended, nothing is written.
         """
-        from hipq_django.api.reporting import report_attempt  # it stands above the models
-
-        return report_attempt(self, percent, message)
+        return verbs.report_attempt(self, percent, message)
 
     def extend(self, seconds: float) -> datetime | None:
         """Move the deadline of this attempt by `seconds`, for its handler; return the new one.
 
         None where another attempt has begun, or the job has ended. See `hipq_django.extend`.
         """
-        from hipq_django.api.reporting import extend_attempt  # it stands above the models
-
-        return extend_attempt(self, seconds)
+        return verbs.extend_attempt(self, seconds)
 
     def step(
         self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
@@ -560,10 +551,8 @@ class Job(Row):
         job's database counts exactly once. Raise `StaleAttemptError`, with nothing stored, if
         the attempt is over.
         """
-        from hipq_django.api.steps import step  # they stand above the models
-
         call = partial(function, *args, **more)
-        return step(self, name, call, atomic=atomic)
+        return verbs.step(self, name, call, atomic=atomic)
 
     async def astep(
         self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
@@ -572,10 +561,8 @@ class Job(Row):
 
         What is `atomic` is called in a thread, and is no `async def`.
         """
-        from hipq_django.api.steps import astep  # they stand above the models
-
         call = partial(function, *args, **more)
-        return await astep(self, name, call, atomic=atomic)
+        return await verbs.astep(self, name, call, atomic=atomic)
 
     def gather(self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None) -> WaitFor:
         """Enqueue jobs whose ends are the answers of this one: `return job.gather([…])`.
@@ -586,9 +573,7 @@ class Job(Row):
         1,000, jobs, for names that do not fit, and for jobs with a sensitive field that this type
         would show; `StaleAttemptError` if the attempt is over.
         """
-        from hipq_django.api.gathering import gather  # it stands above the models
-
-        return gather(self, jobs, names)
+        return verbs.gather(self, jobs, names)
 
     async def aanswers_so_far(self) -> Any:
         """Return the same in async code."""

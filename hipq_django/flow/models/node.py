@@ -18,6 +18,7 @@ from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.domain.validation import is_storable
 from hipq_django.flow.exceptions import NodeDeletedError
+from hipq_django.flow.models import verbs
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
 from hipq_django.models.base import JsonField, Row, RowKey, RowManager, no_error
@@ -265,16 +266,12 @@ class Node(NodeRow):
     @property
     def status(self) -> str:
         """queued, running, suspended, completed, failed, terminating or terminated."""
-        from hipq_django.flow.status import status_of
-
-        return status_of(self)
+        return verbs.status_of(self)
 
     @property
     def info(self) -> dict[str, Any]:
         """Its component, queue and arguments, who created it, and when it was run last."""
-        from hipq_django.flow.status import info_of
-
-        return info_of(self)
+        return verbs.info_of(self)
 
     def exists(self) -> bool:
         """Return whether it was not deleted."""
@@ -283,32 +280,24 @@ class Node(NodeRow):
     @property
     def aliases(self) -> Aliases:
         """The other names of the node."""
-        from hipq_django.flow.aliases import Aliases
-
-        return Aliases(self)
+        return verbs.Aliases(self)
 
     @property
     def state(self) -> State:
         """The values that the node keeps."""
-        from hipq_django.flow.state import State
-
-        return State(self)
+        return verbs.State(self)
 
     # Ports
 
     @property
     def inputs(self) -> Mapping[str, Port]:
         """Its in-ports, by their names."""
-        from hipq_django.flow.ports import Ports
-
-        return Ports(self, "in") if self.of_run is None else self.of_run.ports("in", self)
+        return verbs.Ports(self, "in") if self.of_run is None else self.of_run.ports("in", self)
 
     @property
     def outputs(self) -> Mapping[str, Port]:
         """Its out-ports, by their names."""
-        from hipq_django.flow.ports import Ports
-
-        return Ports(self, "out") if self.of_run is None else self.of_run.ports("out", self)
+        return verbs.Ports(self, "out") if self.of_run is None else self.of_run.ports("out", self)
 
     @_when_run_ends
     def set_ports(
@@ -320,9 +309,7 @@ class Node(NodeRow):
 
         A side that is None stays as it is.
         """
-        from hipq_django.flow.creating import set_ports
-
-        set_ports(self, inputs, outputs)
+        verbs.set_ports(self, inputs, outputs)
 
     # Running
 
@@ -340,9 +327,7 @@ class Node(NodeRow):
         That is None if it failed or is terminated, unless `force` is given, and with `parent=True`
         if it has none.
         """
-        from hipq_django.flow.lifecycle import run
-
-        return run(self, parent=parent, force=force, at=at, wait=wait)
+        return verbs.run(self, parent=parent, force=force, at=at, wait=wait)
 
     @_when_run_ends
     def terminate(
@@ -352,56 +337,40 @@ class Node(NodeRow):
 
         With `force=True` a live run is cancelled, and none of its code is called any more.
         """
-        from hipq_django.flow.lifecycle import terminate
-
-        return terminate(self, recursive=recursive, delete=delete, force=force)
+        return verbs.terminate(self, recursive=recursive, delete=delete, force=force)
 
     def is_terminated(self) -> bool:
         """Return whether the node and all below it are terminated."""
-        from hipq_django.flow.family import is_terminated
-
-        return is_terminated(self)
+        return verbs.is_terminated(self)
 
     @_when_run_ends
     def pause(self) -> None:
         """Let it not run until it is resumed; messages wait."""
-        from hipq_django.flow.lifecycle import pause
-
-        pause(self)
+        verbs.pause(self)
 
     @_when_run_ends
     def resume(self) -> None:
         """Let it run again."""
-        from hipq_django.flow.lifecycle import resume
-
-        resume(self)
+        verbs.resume(self)
 
     @_when_run_ends
     def lock(self, ttl: float, *, retries: int = 3, retry_delay: float = 0.2) -> str | None:
         """Keep it from running for some seconds; return the token, or None if it is not free."""
-        from hipq_django.flow.lifecycle import lock
-
-        return lock(self, ttl, retries=retries, retry_delay=retry_delay)
+        return verbs.lock(self, ttl, retries=retries, retry_delay=retry_delay)
 
     @_when_run_ends
     def refresh_lock(self, ttl: float) -> bool:
         """Let the lock last for some seconds from now; return whether there is one."""
-        from hipq_django.flow.lifecycle import refresh_lock
-
-        return refresh_lock(self, ttl)
+        return verbs.refresh_lock(self, ttl)
 
     @_when_run_ends
     def unlock(self, token: str) -> bool:
         """Give the lock back; return whether this was its token."""
-        from hipq_django.flow.lifecycle import unlock
-
-        return unlock(self, token)
+        return verbs.unlock(self, token)
 
     def is_idle(self) -> bool:
         """Return whether nothing is queued, running or unread in its tree."""
-        from hipq_django.flow.status import is_idle
-
-        return is_idle(self)
+        return verbs.is_idle(self)
 
     # Family
 
@@ -428,17 +397,13 @@ class Node(NodeRow):
     @_when_run_ends
     def spawn(self, /, name: str, component: Any, **options: Any) -> Node:
         """Start a node below this one; options are those of `flow.start`."""
-        from hipq_django.flow.graphs.applying import start
-
         of_this = {"parent": self, "name": name, "by": ""}
-        return start(component, **{"instance": self.instance, **options, **of_this})
+        return verbs.start(component, **{"instance": self.instance, **options, **of_this})
 
     @_when_run_ends
     def apply(self, spec: Mapping[str, Any]) -> None:
         """Let a graph be as a new spec says; raise `GraphError` with all that is wrong with it."""
-        from hipq_django.flow.graphs.applying import apply
-
-        apply(self, spec)
+        verbs.apply(self, spec)
 
     @property
     def graph(self) -> Any:
@@ -452,34 +417,26 @@ class Node(NodeRow):
     @_when_run_ends
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node that has no parent as a child."""
-        from hipq_django.flow.family import adopt
-
-        adopt(self, orphan, name)
+        verbs.adopt(self, orphan, name)
 
     @_when_run_ends
     def disown(self, child: Node | str) -> None:
         """Let a child go on without a parent."""
-        from hipq_django.flow.family import disown
-
-        disown(self, child)
+        verbs.disown(self, child)
 
     @_when_run_ends
     def delete(  # type: ignore[override]  # the tree, and only where it is terminated
         self, *args: Any, **kwargs: Any
     ) -> bool:
         """Delete the node and all below it; return False if not all of them are terminated."""
-        from hipq_django.flow.family import delete
-
-        return delete(self)
+        return verbs.delete(self)
 
     @_when_run_ends
     def publish(self, message: Any) -> None:
         """Publish a message on the node's own channel, `/flow/node/ID`."""
-        from hipq_django.flow.publishing import publish
-
         if not self.exists():
             raise deleted(self)
-        publish(f"/flow/node/{self.pk}", message, instance=self.instance)
+        verbs.publish(f"/flow/node/{self.pk}", message, instance=self.instance)
 
     # In async code
 
