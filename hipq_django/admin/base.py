@@ -340,13 +340,13 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             parts.append(text % {"count": format_number(SAMPLE), "span": covered})
         return format_html_join(", ", "{}", ((part,) for part in parts))
 
-    def trend_badges(self, trend: Trend, *, is_stuck: bool = False) -> Iterator[str]:
-        """Yield what is wrong with how jobs end; a stuck queue is not answered."""
+    def trend_badges(self, trend: Trend, *, is_unanswered: bool = False) -> Iterator[str]:
+        """Yield what is wrong with how jobs end."""
         if trend.is_failing:
             yield badge(gettext("failing"), "error")
         if trend.is_timing_out:
             yield badge(gettext("timing out"), "timed_out")
-        if trend.is_unanswered or is_stuck:
+        if is_unanswered:
             yield badge(gettext("not answered"), "timed_out")
 
     def link(self, model: type[Model], pk: object, text: object) -> str:

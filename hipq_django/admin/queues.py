@@ -188,7 +188,7 @@ class QueueAdmin(RowActions):
             yield badge(gettext("threads held") if counts.held else gettext("no worker"), "error")
         if counts.is_full:
             yield badge(gettext("limit reached"), "retry")
-        yield from self.trend_badges(counts.trend, is_stuck=counts.is_stuck)
+        yield from self.trend_badges(counts.trend, is_unanswered=counts.is_unanswered)
 
     def _problem(self, queue: Any) -> str:
         """Return why a throttler blocks the queue; it may quote what it was told of the jobs."""

@@ -67,23 +67,7 @@ class FirstIds(Subquery):
         return self.as_sql(compiler, connection, template=template)
 
 
-class AsJson(Subquery):
-    """The rows of a query with a bound, as a list in JSON of the values of some columns."""
-
-    template = "(SELECT json_agg(json_build_array(%(columns)s))::text FROM (%(subquery)s) listed)"
-
-    def __init__(self, rows: QuerySet[Any], *columns: str) -> None:
-        names = {f"column_{number}": F(column) for number, column in enumerate(columns)}
-        super().__init__(rows.values(**names), output_field=TextField(), columns=", ".join(names))
-
-    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
-        """Write it with SQLite's names of the functions."""
-        template = self.template.replace("json_agg", "json_group_array")
-        template = template.replace("json_build_array", "json_array").replace("::text", "")
-        return self.as_sql(compiler, connection, template=template)
-
-
-class CountedPairs(AsJson):
+class CountedPairs(Subquery):
     """How many rows of a query with a bound have which values in two columns, as a list in JSON.
 
     Each element is a list of both values and the number.
@@ -94,6 +78,16 @@ class CountedPairs(AsJson):
         "SELECT %(columns)s, COUNT(*) AS number FROM (%(subquery)s) newest GROUP BY %(columns)s"
         ") counted)"
     )
+
+    def __init__(self, rows: QuerySet[Any], *columns: str) -> None:
+        names = {f"column_{number}": F(column) for number, column in enumerate(columns)}
+        super().__init__(rows.values(**names), output_field=TextField(), columns=", ".join(names))
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """Write it with SQLite's names of the functions."""
+        template = self.template.replace("json_agg", "json_group_array")
+        template = template.replace("json_build_array", "json_array").replace("::text", "")
+        return self.as_sql(compiler, connection, template=template)
 
 
 class _IdsIn(Lookup):

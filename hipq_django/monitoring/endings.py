@@ -1,7 +1,4 @@
-"""How jobs have ended lately, and how they usually do: whether a queue or a type is failing.
-
-And whether its jobs are still answered, which they end by.
-"""
+"""How jobs have ended lately, and how they usually do: whether a queue or a type is failing."""
 
 from __future__ import annotations
 
@@ -17,14 +14,6 @@ from django.db.models import Subquery
 from hipq_django.database.lookups import CountedPairs
 from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Attempt, JobType, Queue
-from hipq_django.monitoring.answering import (
-    MIN_UNANSWERED,
-    NOT_KNOWN,
-    Unanswered,
-    has_long_waits,
-    long_waits,
-    unanswered,
-)
 from hipq_django.monitoring.counts import newest_ended
 
 LATELY = timedelta(hours=1)
@@ -77,7 +66,6 @@ class Trend:
 
     lately: Endings = Endings()
     usually: Endings = Endings()
-    unanswered: Unanswered = NOT_KNOWN
     covered_seconds: float = 0.0
     """In which time the jobs of the last hour ended, where only the newest were counted; else 0."""
 
@@ -90,11 +78,6 @@ class Trend:
     def is_timing_out(self) -> bool:
         """Whether clearly more jobs time out than usual, mostly because no answer comes."""
         return self._is_unusual(self.lately.timed_out, self.usually.timed_out)
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether no answer has come for far longer than usual, while enough jobs wait for one."""
-        return self.unanswered.number >= MIN_UNANSWERED
 
     @property
     def is_too_short(self) -> bool:
@@ -116,7 +99,6 @@ class Trend:
             "last_hour": last_hour,
             "failing": self.is_failing,
             "timing_out": self.is_timing_out,
-            "unanswered": self.is_unanswered,
             "too_few_to_tell": self.is_too_short,
         }
 
@@ -145,8 +127,7 @@ class Trends:
     """The trends of some queues, and of their job types, counted at one moment.
 
     One query for the queues, which reads the newest final jobs of each in the order of an index,
-    one for the retries, and some more where jobs wait for answers for long: the cost does not grow
-    with the tables.
+    and one for the retries: the cost does not grow with the tables.
     """
 
     def __init__(self, queues: Iterable[Queue], now: datetime, using: str) -> None:
@@ -154,7 +135,6 @@ class Trends:
         self._lately, self._usually = _Counts(), _Counts()
         self._last_end: dict[int, datetime | None] = {}
         self._covered: dict[int, float] = {}
-        long: set[int] = set()
         hour_ago = now - LATELY
         rows = Queue.objects.using(using).filter(pk__in=[queue.pk for queue in queues])
         counted = rows.annotate(
@@ -162,31 +142,21 @@ class Trends:
             usually=_ended(hour_ago - USUALLY, hour_ago),
             since=Subquery(newest_ended(hour_ago, now).values("update_time")[SAMPLE - 1 : SAMPLE]),
             last_end=Subquery(newest_ended(hour_ago - USUALLY, now).values("update_time")[:1]),
-            waits=long_waits(now),
         )
-        for pk, lately, usually, since, last_end, waits in counted.values_list(
-            "pk", "lately", "usually", "since", "last_end", "waits"
+        for pk, lately, usually, since, last_end in counted.values_list(
+            "pk", "lately", "usually", "since", "last_end"
         ):
             self._covered[pk] = (now - since).total_seconds() if since else 0.0
             self._lately.add(pk, lately)
             self._usually.add(pk, usually)
             self._last_end[pk] = last_end
-            if has_long_waits(waits):
-                long.add(pk)
         self._count_retries()
-        self._unanswered = unanswered(long, now, using) if long else {}
 
     def of(self, row: Queue | JobType) -> Trend:
         """Return the trend of a queue or of a job type."""
-        place = 0 if isinstance(row, Queue) else 1
         queue = row.pk if isinstance(row, Queue) else row.queue_id
-        parts = [part for ids, part in self._unanswered.items() if ids[place] == row.pk]
-        return Trend(
-            self._lately.endings(row),
-            self._usually.endings(row),
-            Unanswered.together(parts),
-            self._covered.get(queue, 0.0),
-        )
+        covered = self._covered.get(queue, 0.0)
+        return Trend(self._lately.endings(row), self._usually.endings(row), covered)
 
     def quiet_seconds(self, queue: Queue) -> float | None:
         """Return for how long no job of a queue has ended; None for more than a day."""

@@ -16,12 +16,14 @@ from hipq_django.extensions import registered
 from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.models.worker import Trouble
 from hipq_django.monitoring import counts
-from hipq_django.monitoring.answering import LONG_SECONDS
 from hipq_django.monitoring.counts import capped_count, with_figures
-from hipq_django.monitoring.endings import LATELY, NO_TREND, USUALLY, Trend, Trends
+from hipq_django.monitoring.endings import NO_TREND, Trend, Trends
 
-KNOWN_SECONDS = (LATELY + USUALLY).total_seconds()
-"""For longer ends of jobs are not looked for."""
+LONG_SECONDS = 900.0
+"""How long a job of a full queue is due, at least, before its answers are missed."""
+
+QUIET_SECONDS = 3_600.0
+"""For how long no job has ended in a queue that counts as quiet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +69,12 @@ class QueueCounts:
     @property
     def is_quiet(self) -> bool:
         """Whether jobs wait for answers, and none has ended for too long."""
-        quiet = KNOWN_SECONDS if self.quiet_seconds is None else self.quiet_seconds
-        return bool(self.awaiting_answer) and quiet >= self.trend.unanswered.patience_seconds
+        is_quiet = self.quiet_seconds is None or self.quiet_seconds >= QUIET_SECONDS
+        return bool(self.awaiting_answer) and is_quiet
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether jobs wait for answers, and none has come for far longer than usual."""
-        return self.trend.is_unanswered or self.is_stuck
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether jobs that wait for answers fill the limit, and none has ended for too long.
-
-        This is told of few jobs, and without a history, too: no other job can start.
-        """
+        """Whether jobs that wait for answers fill the limit, and none has ended for too long."""
         return self.is_full and self.is_quiet and self.oldest_due_seconds >= LONG_SECONDS
 
 

@@ -1,11 +1,10 @@
-"""Whether a queue fails, times out or is not answered, clearly more than usual."""
+"""Whether a queue fails or times out clearly more than usual."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
 
-from hipq_django.monitoring.answering import LONG_SECONDS, MIN_UNANSWERED, Unanswered
 from hipq_django.monitoring.endings import MIN_NUMBER, MIN_USUAL, Endings, Trend
 
 USUAL = Endings(succeeded=980, failed=20)
@@ -79,24 +78,3 @@ def test_one_failure_more_never_makes_a_queue_well(
     before = Endings(succeeded=usual, failed=usual_failed)
     if Trend(Endings(succeeded=succeeded, failed=failed), before).is_failing:
         assert Trend(Endings(succeeded=succeeded, failed=failed + 1), before).is_failing
-
-
-@pytest.mark.parametrize(("number", "is_told"), [(0, False), (9, False), (10, True)])
-def test_a_few_jobs_without_an_answer_are_no_silence(number: int, is_told: bool) -> None:
-    assert MIN_UNANSWERED == 10
-    assert Trend(unanswered=Unanswered(number)).is_unanswered is is_told
-
-
-@pytest.mark.parametrize(
-    ("usual", "patience"), [(0.0, LONG_SECONDS), (5.0, LONG_SECONDS), (3_600.0, 3 * 3_600.0)]
-)
-def test_a_wait_is_long_from_three_times_the_usual_one_on(usual: float, patience: float) -> None:
-    assert Unanswered(longest_seconds=usual).patience_seconds == patience
-
-
-def test_a_queue_is_silent_since_the_last_answer_to_any_of_its_silent_types() -> None:
-    charge, refund, fine = Unanswered(7, 900, 5), Unanswered(4, 960, 60), Unanswered(0, 1, 600)
-
-    assert Unanswered.together([charge, refund, fine]) == Unanswered(11, 900, 600)
-    assert Unanswered.together([fine]) == Unanswered(0, 0, 600)
-    assert Unanswered.together([]) == Unanswered()

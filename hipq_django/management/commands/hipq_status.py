@@ -84,11 +84,7 @@ def _at_least(number: int, is_capped: float) -> str:
 
 
 def _against_usual(trend: Trend) -> str:
-    told = {
-        "failing": trend.is_failing,
-        "timing out": trend.is_timing_out,
-        "not answered": trend.is_unanswered,
-    }
+    told = {"failing": trend.is_failing, "timing out": trend.is_timing_out}
     words = ", ".join(word for word, is_so in told.items() if is_so)
     if seconds := trend.covered_seconds:
         return f"{words or 'not known'}: the newest {SAMPLE:,}, which are {seconds:,.0f} s"
@@ -144,7 +140,7 @@ def _tables(overview: Overview) -> str:
 
 
 def _has_news(trend: Trend) -> bool:
-    return bool(trend.lately.ended or trend.lately.retried or trend.is_unanswered)
+    return bool(trend.lately.ended or trend.lately.retried)
 
 
 def _listed(found: Mapping[str, float]) -> str:

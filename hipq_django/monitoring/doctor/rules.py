@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from hipq_django.domain.states import NONE
 from hipq_django.models.undeclared_names import HOW_TO_DECLARE
@@ -13,7 +13,7 @@ from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.endings import Trend
-from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
+from hipq_django.monitoring.overview import QueueCounts
 
 OVERDUE_SECONDS = 60.0
 LONG_OVERDUE_SECONDS = 900.0
@@ -49,14 +49,11 @@ def _missing_migrations(measured: Measured) -> Finding:
 def _queues(measured: Measured) -> Iterator[Finding]:
     if measured.overview is None:
         return
-    types = measured.overview.job_types
     for queue in measured.overview.queues:
-        yield from _queue(queue, measured, [row for row in types if row.queue == queue.name])
+        yield from _queue(queue, measured)
 
 
-def _queue(
-    queue: QueueCounts, measured: Measured, types: Sequence[JobTypeEndings]
-) -> Iterator[Finding]:
+def _queue(queue: QueueCounts, measured: Measured) -> Iterator[Finding]:
     """Say why a queue does not run, the first cause alone, or else that it is slow."""
     if queue.problem != NONE:
         yield _blocked(queue)
@@ -66,16 +63,14 @@ def _queue(
         yield _paused(queue)
     else:
         yield from _late(queue, measured)
-        if queue.is_unanswered:
-            yield _stuck_queue(queue) if queue.is_stuck else _unanswered(queue, types)
 
 
 def _late(queue: QueueCounts, measured: Measured) -> Iterator[Finding]:
-    """None if a throttler holds its first jobs back as intended, or nobody answers the others."""
+    """None if a throttler holds its first jobs back as intended."""
     if not queue.due or queue.oldest_due_seconds < OVERDUE_SECONDS:
         return
-    if queue.is_full and not queue.is_unanswered:
-        yield _full(queue)
+    if queue.is_full:
+        yield _unanswered(queue) if queue.is_unanswered else _full(queue)
     elif not queue.is_full and queue.name not in measured.held_back:
         yield _overdue(queue, measured.instance)
 
@@ -137,7 +132,7 @@ def _full(queue: QueueCounts) -> Finding:
         f"{_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
         _ASK
-        if queue.is_quiet or queue.trend.unanswered.number
+        if queue.is_quiet
         else "Raise the limit if the other system allows it; check whether its answers still come. "
         "Jobs that gather others count too: enqueue into another queue what they gather.",
     )
@@ -149,7 +144,7 @@ _ASK = (
 )
 
 
-def _stuck_queue(queue: QueueCounts) -> Finding:
+def _unanswered(queue: QueueCounts) -> Finding:
     since = "a day" if queue.quiet_seconds is None else span(queue.quiet_seconds)
     return problem(
         "unanswered",
@@ -158,20 +153,6 @@ def _stuck_queue(queue: QueueCounts) -> Finding:
         f"ended for {since}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; no job "
         "starts before some are answered or time out.",
-        _ASK,
-    )
-
-
-def _unanswered(queue: QueueCounts, types: Sequence[JobTypeEndings]) -> Finding:
-    silent = queue.trend.unanswered
-    return warning(
-        "unanswered",
-        f"queue {queue.name}",
-        f"{format_count(silent.number)} jobs wait for an answer far longer than usual, and none "
-        f"has come for {span(silent.quiet_seconds)}"
-        f"{_mostly({row.name: row.trend.unanswered.number for row in types})}.",
-        f"Jobs of these types usually wait for {span(silent.longest_seconds)} at most; without an "
-        "answer they time out.",
         _ASK,
     )
 

@@ -29,8 +29,7 @@ from hipq_django.engines.statements import IS_EARLY
 from hipq_django.maintenance import early_answers, recovery, reranking, retention
 from hipq_django.models import Answer, Batch, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
-from hipq_django.monitoring import answering, counts
-from hipq_django.monitoring.endings import Trends
+from hipq_django.monitoring import counts
 from hipq_django.monitoring.overview import take
 from tests.admin_pages import html, list_url
 from tests.databases import forget_statistics
@@ -522,26 +521,6 @@ def test_the_counts_of_hipq_status(queue: Queue, monkeypatch: pytest.MonkeyPatch
 
     assert_good(plans)
     assert (found.due, found.scheduled) == (0, BUSY + 1)
-
-
-def test_whether_jobs_that_wait_for_long_are_still_answered(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(answering, "SAMPLE", BUSY)
-    hipq.enqueue_many([hipq.NewJob("ask", queue="q")] * BUSY)
-    HandWorker("q").work()
-    newest = Job.objects.final().order_by("-update_time")[:BUSY]
-    Answer.objects.filter(job__in=[job.pk for job in newest]).update(status="accepted")
-    now = newest[0].update_time + timedelta(hours=1)
-
-    with watched_plans() as plans:
-        trends = Trends([queue], now, "default")
-
-    assert len(plans) == 5
-    # SQLite calls it a scan that it reads the newest answers, though it stops after a few.
-    ends = f"LIMIT {answering.NEWEST}"
-    assert_good([plan for plan in plans if plan.nodes or not plan.sql.endswith(ends)])
-    assert trends.of(queue).unanswered.number == 0  # of their type nothing is known
 
 
 @pytest.mark.embedded

@@ -116,24 +116,6 @@ def test_a_queue_whose_jobs_fail_is_found() -> None:
     assert found() == {"failing": f"queue {kind.queue.name}"}
 
 
-def test_a_queue_without_limit_whose_jobs_are_not_answered_is_found() -> None:
-    WorkerFactory.create()
-    kind, then = JobTypeFactory.create(name="ask"), long_ago(hours=2)
-    for _ in range(20):
-        job = JobFactory.create(
-            job_type=kind, state="final", update_time=then, deadline=then + timedelta(days=1)
-        )
-        AnswerFactory.create(job=job, status="accepted", receive_time=then)
-    for _ in range(10):
-        JobFactory.create(job_type=kind, state="running", update_time=long_ago(minutes=10))
-    assert found() == {}
-
-    Job.objects.running().update(update_time=long_ago(minutes=20))
-
-    assert found() == {"unanswered": f"queue {kind.queue.name}"}
-    assert "far longer than usual, and none has come for 2:00:0" in examined()[1]
-
-
 def test_warnings_have_an_exit_code_of_their_own() -> None:
     WorkerFactory.create()
     hipq.enqueue("echo", queue="q")
