@@ -1,17 +1,15 @@
 """Graphs as SVG: nodes in layers from left to right, their ports at fixed places. Pure.
 
 What leads back is found by a depth-first search; the rest is layered by its longest paths, and each
-layer is ordered by the mean place of its neighbours (barycentre). Edges that pass layers get a free
-place in each, so that no box hides them. There are classes and attributes only, no styles and no
-scripts, so that any content security policy lets it pass.
+layer is ordered by the mean place of the boxes that lead to it. There are classes and attributes
+only, no styles and no scripts, so that any content security policy lets it pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 from unicodedata import category
 
@@ -19,15 +17,11 @@ WIDTH, HEAD, ROW = 168, 46, 20
 """The width of a box, and the heights of its head and of a port's row."""
 
 GAP_X, GAP_Y, MARGIN = 40, 22, 14
-MAX_SPAN = 12
-"""An edge that passes more layers goes straight: a place in each would cost too much."""
-
 MAX_SHRUNK = 1_300
 """The widest picture that is shrunk to fit a page and can still be read; others are scrolled."""
 
-SWEEPS = 4
 LANES, LANE, INDENT = 12, 7, 28
-"""What leads back runs below all boxes, in lanes; the indent leaves room for them to go there."""
+"""What leads back, or passes a layer, runs below all boxes, in lanes; the indent leaves room."""
 
 
 class Mark(NamedTuple):
@@ -86,20 +80,17 @@ def draw(boxes: Iterable[Box], lines: Iterable[Line], label: str) -> str:
     """Return the picture; lines whose ends are not there are left out."""
     shown = {box.key: box for box in boxes}
     joined = [line for line in dict.fromkeys(lines) if _has_ends(line, shown)]
-    corners, ways = place(shown, [(line.source, line.target) for line in joined])
-    bottom = max((corners[key].y + box.height for key, box in shown.items()), default=0)
-    bottom = max([bottom, *(spot.y + ROW for way in ways.values() for spot in way or ())])
-    right = max((corner.x for corner in corners.values()), default=0) + WIDTH
-    back = [pair for pair, way in ways.items() if way is None]
-    lanes = {pair: number % LANES for number, pair in enumerate(back)}
-    under = {pair: Point(10 + lane, bottom + MARGIN + LANE * lane) for pair, lane in lanes.items()}
-    drawn = [_path(line, shown, corners, ways, under) for line in joined]
-    below = MARGIN + LANE * min(len(lanes), LANES) if lanes else 0
-    size = Point(right + INDENT, bottom + MARGIN + below)
-    fits = " hipq-fits" if size.x <= MAX_SHRUNK else ""
+    corners = place(shown, [(line.source, line.target) for line in joined])
+    bottom = max((corners[key].y + box.height for key, box in shown.items()), default=0) + MARGIN
+    right = max((corner.x for corner in corners.values()), default=0) + WIDTH + INDENT
+    below = [line for line in joined if not _leads_on(corners[line.source], corners[line.target])]
+    lanes = {line: number % LANES for number, line in enumerate(below)}
+    drawn = [_path(line, shown, corners, bottom, lanes.get(line)) for line in joined]
+    height = bottom + LANE * min(len(below), LANES)
+    fits = " hipq-fits" if right <= MAX_SHRUNK else ""
     return (
         f'<svg class="hipq-picture{fits}" role="group" aria-label="{_text(label)}" '
-        f'width="{size.x}" height="{size.y}" viewBox="0 0 {size.x} {size.y}" '
+        f'width="{right}" height="{height}" viewBox="0 0 {right} {height}" '
         'xmlns="http://www.w3.org/2000/svg">'
         f"{''.join(drawn)}"
         f"{''.join(_box(box, corners[key]) for key, box in shown.items())}</svg>"
@@ -109,21 +100,46 @@ def draw(boxes: Iterable[Box], lines: Iterable[Line], label: str) -> str:
 # Where things are
 
 
-def place(
-    boxes: Mapping[str, Box], pairs: Sequence[Pair]
-) -> tuple[dict[str, Point], dict[Pair, list[Point] | None]]:
-    """Return the corner of each box, and what each edge passes: None if it leads back."""
+def place(boxes: Mapping[str, Box], pairs: Iterable[Pair]) -> dict[str, Point]:
+    """Return the corner of each box."""
     after: dict[str, list[str]] = {key: [] for key in boxes}
+    before: dict[str, list[str]] = {key: [] for key in boxes}
     for source, target in dict.fromkeys(pairs):
         after[source].append(target)
+        before[target].append(source)
+    layers = _layers(after)
+    highest = max((_height(row, boxes) for row in layers), default=0)
+    corners: dict[str, Point] = {}
+    for number, row in enumerate(layers):
+        y = MARGIN + (highest - _height(row, boxes)) // 2
+        means = {key: _mean(corners[one].y for one in before[key] if one in corners) for key in row}
+        for key in sorted(row, key=means.__getitem__):
+            corners[key] = Point(INDENT + number * (WIDTH + GAP_X), y)
+            y += boxes[key].height + GAP_Y
+    return corners
+
+
+def _layers(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Return the boxes from left to right, each as far as the longest path to it."""
     order, back = _sorted(after)
-    layer = _longest_paths(order, after, back)
-    bends = {pair: _bends(pair, layer) for pair in pairs if pair not in back}
-    layers = _ordered(layer, after, bends)
-    spots = _spots(layers, boxes)
-    ways: dict[Pair, list[Point] | None] = dict.fromkeys(back)
-    ways |= {pair: [spots[bend] for bend in passed] for pair, passed in bends.items()}
-    return {key: spots[key] for key in boxes}, ways
+    layer = dict.fromkeys(order, 0)
+    for source in order:
+        for target in after[source]:
+            if (source, target) not in back:
+                layer[target] = max(layer[target], layer[source] + 1)
+    layers: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for key in after:
+        layers[layer[key]].append(key)
+    return layers
+
+
+def _height(row: Iterable[str], boxes: Mapping[str, Box]) -> int:
+    return sum(boxes[key].height + GAP_Y for key in row)
+
+
+def _mean(values: Iterable[int]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0
 
 
 def _sorted(after: Mapping[str, Sequence[str]]) -> tuple[list[str], set[Pair]]:
@@ -149,84 +165,6 @@ def _sorted(after: Mapping[str, Sequence[str]]) -> tuple[list[str], set[Pair]]:
     return done[::-1], back
 
 
-def _longest_paths(
-    order: Sequence[str], after: Mapping[str, Sequence[str]], back: set[Pair]
-) -> dict[str, int]:
-    layer = dict.fromkeys(order, 0)
-    for source in order:
-        for target in after[source]:
-            if (source, target) not in back:
-                layer[target] = max(layer[target], layer[source] + 1)
-    return layer
-
-
-def _bends(pair: Pair, layer: Mapping[str, int]) -> list[tuple[str, str, int]]:
-    """Return the places that an edge needs in the layers that it passes."""
-    first, last = layer[pair[0]] + 1, layer[pair[1]]
-    return [(*pair, between) for between in range(first, last)] if last - first < MAX_SPAN else []
-
-
-def _ordered(
-    layer: Mapping[str, int],
-    after: Mapping[str, Sequence[str]],
-    bends: Mapping[Pair, Sequence[tuple[str, str, int]]],
-) -> list[list[Hashable]]:
-    """Return what stands in each layer, from the top down, so that few edges cross."""
-    layers: list[list[Hashable]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-    for key in after:
-        layers[layer[key]].append(key)
-    for bend in (bend for passed in bends.values() for bend in passed):
-        layers[bend[2]].append(bend)
-    left, right = _neighbours(bends)
-    for sweep in range(SWEEPS):
-        rows, neighbours = (layers, left) if sweep % 2 == 0 else (layers[::-1], right)
-        for before, row in pairwise(rows):
-            _sort_row(row, before, neighbours)
-    return layers
-
-
-def _neighbours(
-    bends: Mapping[Pair, Sequence[tuple[str, str, int]]],
-) -> tuple[dict[Hashable, list[Hashable]], dict[Hashable, list[Hashable]]]:
-    """Return what is joined with each node and each place of an edge, to its left and right."""
-    left: dict[Hashable, list[Hashable]] = {}
-    right: dict[Hashable, list[Hashable]] = {}
-    for pair, passed in bends.items():
-        for one, other in pairwise([pair[0], *passed, pair[1]]):
-            right.setdefault(one, []).append(other)
-            left.setdefault(other, []).append(one)
-    return left, right
-
-
-def _sort_row(
-    row: list[Hashable],
-    before: Sequence[Hashable],
-    neighbours: Mapping[Hashable, Sequence[Hashable]],
-) -> None:
-    at = {key: index for index, key in enumerate(before)}
-    now = {key: index for index, key in enumerate(row)}
-
-    def mean(key: Hashable) -> float:
-        places = [at[other] for other in neighbours.get(key, ()) if other in at]
-        return sum(places) / len(places) if places else now[key]
-
-    row.sort(key=mean)
-
-
-def _spots(layers: Sequence[Sequence[Hashable]], boxes: Mapping[str, Box]) -> dict[Hashable, Point]:
-    def height(key: Hashable) -> int:
-        return (boxes[key].height if isinstance(key, str) else ROW) + GAP_Y
-
-    highest = max((sum(map(height, row)) for row in layers), default=0)
-    spots: dict[Hashable, Point] = {}
-    for number, row in enumerate(layers):
-        y = MARGIN + (highest - sum(map(height, row))) // 2
-        for key in row:
-            spots[key] = Point(INDENT + number * (WIDTH + GAP_X), y)
-            y += height(key)
-    return spots
-
-
 # What is drawn
 
 
@@ -240,31 +178,29 @@ def _has_ends(line: Line, boxes: Mapping[str, Box]) -> bool:
     )
 
 
+def _leads_on(source: Point, target: Point) -> bool:
+    """Return whether an edge goes to the next layer; a box could hide any other one."""
+    return target.x - source.x == WIDTH + GAP_X
+
+
 def _path(
     line: Line,
     boxes: Mapping[str, Box],
     corners: Mapping[str, Point],
-    ways: Mapping[Pair, Sequence[Point] | None],
-    under: Mapping[Pair, Point],
+    bottom: int,
+    lane: int | None,
 ) -> str:
-    way = ways[line.source, line.target]
+    """Return a curve to the right, or a way in a lane below all boxes."""
     start = _end(corners[line.source], boxes[line.source].outputs, line.out, WIDTH)
     end = _end(corners[line.target], boxes[line.target].inputs, line.into, 0)
-    if way is None:
-        out, level = under[line.source, line.target]
-        bend = f"H{start.x + out}V{level}H{end.x - out}V{end.y}H{end.x}"
-        return f'<path class="hipq-back" d="M{start.x} {start.y}{bend}"/>'
-    parts, at = [f"M{start.x} {start.y}"], start
-    for spot in way:
-        level = spot.y + ROW // 2
-        parts += [_curve(at, Point(spot.x, level)), f"H{spot.x + WIDTH}"]
-        at = Point(spot.x + WIDTH, level)
-    return f'<path d="{"".join(parts)}{_curve(at, end)}"/>'
-
-
-def _curve(start: Point, end: Point) -> str:
-    middle = (start.x + end.x) // 2
-    return f"C{middle} {start.y} {middle} {end.y} {end.x} {end.y}"
+    if lane is None:
+        middle = (start.x + end.x) // 2
+        way = f"C{middle} {start.y} {middle} {end.y} {end.x} {end.y}"
+    else:
+        out, level = 10 + lane, bottom + LANE * lane
+        way = f"H{start.x + out}V{level}H{end.x - out}V{end.y}H{end.x}"
+    back = ' class="hipq-back"' if start.x > end.x else ""
+    return f'<path{back} d="M{start.x} {start.y}{way}"/>'
 
 
 def _end(corner: Point, marks: Sequence[Mark], name: str, x: int) -> Point:

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from hipq_django.domain.serialization import encode_json
+
 
 class _Nothing(Enum):
     NOTHING = "NOTHING"
@@ -67,6 +69,11 @@ def is_same(one: Any, other: Any) -> bool:
 def as_text(value: Any) -> str:
     """Return a value as JSON that is the same text for all that is the same value."""
     return json.dumps(value, sort_keys=True)
+
+
+def size_of(value: Any) -> int:
+    """Return how many bytes a value has as JSON."""
+    return len(encode_json(value).encode())
 
 
 class Packet(NamedTuple):

@@ -12,6 +12,7 @@ from itertools import (
     combinations_with_replacement,
     permutations,
     product as cartesian,
+    repeat as repeated,
 )
 from typing import Any
 
@@ -20,13 +21,7 @@ from hipq_django.flow.base import Component
 from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.library.sizes import (
-    COMMA,
-    size_of,
-    size_of_choices,
-    size_of_groups,
-    size_of_product,
-)
+from hipq_django.flow.values import size_of
 
 
 class _OfAll(Component):
@@ -80,6 +75,10 @@ class Merge(_OfAll):
         return merged
 
 
+class _TooMuchError(Exception):
+    """More would be made of the values than may be written."""
+
+
 class _OfOne(Component):
     """Makes something of each value of `in`."""
 
@@ -90,27 +89,35 @@ class _OfOne(Component):
         names.sort(key=lambda name: name != "in")
         for values in self.each(*names):
             given = values if len(names) > 1 else (values,)
-            self._check_size(dict(zip(names, given, strict=True)))
-            for made in self.made(*given):
-                self.out.write(made)
+            try:
+                for made in self.made(*given):
+                    self.out.write(made)
+            except _TooMuchError:
+                raise self._too_much(dict(zip(names, given, strict=True))) from None
 
-    def _check_size(self, values: dict[str, Any]) -> None:
-        most = self._run.settings.max_message_bytes
-        if self.size_made(most, *values.values()) <= most:
-            return
-        given = ", ".join(f"{name}={quoted(value)}" for name, value in values.items())
-        raise FlowError(
-            f"{type(self).declaration.name}: of {given} it would make more than {most:,} bytes of "
-            "JSON (setting FLOW: MAX_MESSAGE_BYTES); give it less, or let it make less of that."
-        )
+    def bounded(self, values: Iterable[Any]) -> Iterator[Any]:
+        """Yield values, as long as all of them together are no larger than a message may be.
 
-    def size_made(self, most: int, *values: Any) -> int:
-        """Return how many bytes of JSON are made of the values; above `most` any number above it.
-
-        What is made of most is not much larger than they are, so the port checks that.
+        A few bytes may ask for more than any memory holds: all orders of twenty elements.
         """
-        del most, values
-        return 0
+        most = self._run.settings.max_message_bytes
+        for value in values:
+            most -= size_of(value) + len(", ")
+            self.check(most >= 0)
+            yield value
+
+    def check(self, fits: bool) -> None:
+        """Refuse the values if too much would be made of them."""
+        if not fits:
+            raise _TooMuchError
+
+    def _too_much(self, values: dict[str, Any]) -> FlowError:
+        given = ", ".join(f"{name}={quoted(value)}" for name, value in values.items())
+        return FlowError(
+            f"{type(self).declaration.name}: of {given} it would make more than "
+            f"{self._run.settings.max_message_bytes:,} bytes of JSON (setting FLOW: "
+            "MAX_MESSAGE_BYTES); give it less, or let it make less of that."
+        )
 
     def made(self, *values: Any) -> Iterable[Any]:
         """Return what is written for the values: of `in`, then of the others by their names."""
@@ -129,11 +136,9 @@ class Each(_OfOne):
 class Product(_OfOne):
     """Make all choices of one element from each list in a list."""
 
-    def size_made(self, most: int, *values: Any) -> int:
-        return size_of_product([as_list(value) for value in as_list(values[0])], most)
-
     def made(self, *values: Any) -> Iterable[Any]:
-        return [[list(choice) for choice in cartesian(*values[0])]]
+        lists = [as_list(value) for value in as_list(values[0])]
+        return [list(self.bounded(map(list, cartesian(*lists))))]
 
 
 @component("flow.zip", public=True)
@@ -170,18 +175,15 @@ class GroupsOf(_OfOne):
     fill = In(default=False)
     size = In(int)
 
-    def size_made(self, most: int, *values: Any) -> int:
+    def made(self, *values: Any) -> Iterable[Any]:
         value, fill, size = values
         if size < 1:
             text = f"flow.groups_of: size={size}; give how long the lists are to be, 1 or more."
             raise FlowError(text)
-        return size_of_groups(as_list(value), size, fill=fill, is_filled=fill is not False)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, fill, size = values
-        groups = [value[start : start + size] for start in range(0, len(value), size)]
+        starts = range(0, len(as_list(value)), size)
+        groups = [value[start : start + size] for start in starts]
         if groups and fill is not False:
-            groups[-1] += [fill] * (size - len(groups[-1]))
+            groups[-1] += self.bounded(repeated(fill, size - len(groups[-1])))
         return [groups]
 
 
@@ -191,12 +193,10 @@ class Join(_OfOne):
 
     sep = In(str, default=",")
 
-    def size_made(self, most: int, *values: Any) -> int:
-        value, sep = values
-        return len(sep) * (len(value) - 1)  # of what is joined there is not more than came
-
     def made(self, *values: Any) -> Iterable[Any]:
         value, sep = values
+        # Of what is joined there is not more than came.
+        self.check(len(sep) * (len(value) - 1) <= self._run.settings.max_message_bytes)
         return [sep.join(map(str, value))]
 
 
@@ -217,13 +217,10 @@ class Repeat(_OfOne):
 
     times = In(int)
 
-    def size_made(self, most: int, *values: Any) -> int:
-        value, times = values
-        return int(times) * (size_of(value) + COMMA)
-
     def made(self, *values: Any) -> Iterable[Any]:
         value, times = values
-        return [value] * times
+        self.check(times * (size_of(value) + len(", ")) <= self._run.settings.max_message_bytes)
+        return repeated(value, times)
 
 
 @component("flow.permutation", public=True)
@@ -234,23 +231,19 @@ class Permutation(_OfOne):
     ordered = In(bool, default=False)
     repeat = In(bool, default=False)
 
-    def size_made(self, most: int, *values: Any) -> int:
+    def made(self, *values: Any) -> Iterable[Any]:
         value, n, ordered, repeat = values
         if n < 0:
             raise FlowError(f"flow.permutation: n={n}; give how many are chosen, 0 or more.")
-        return size_of_choices(list(value), n, is_ordered=ordered, may_repeat=repeat, most=most)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, n, ordered, repeat = values
+        self.check(n <= self._run.settings.max_message_bytes)
+        made: Iterable[Any]
         if repeat:
-            made = cartesian(value, repeat=n) if ordered else _with_repeats(value, n)
+            made = (
+                cartesian(value, repeat=n) if ordered else combinations_with_replacement(value, n)
+            )
         else:
             made = permutations(value, n) if ordered else combinations(value, n)
-        return [[list(choice) for choice in made]]
-
-
-def _with_repeats(value: list[Any], n: int) -> Any:
-    return combinations_with_replacement(value, n)
+        return [list(self.bounded(map(list, made)))]
 
 
 @component("flow.key_value", public=True)

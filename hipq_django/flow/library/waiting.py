@@ -18,8 +18,7 @@ from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.library.shaping import as_list
-from hipq_django.flow.library.sizes import size_of
-from hipq_django.flow.values import MAX_HELD, WIDGET, as_text
+from hipq_django.flow.values import MAX_HELD, WIDGET, as_text, size_of
 
 MAX_BEGUN = 10_000
 """How many lists `flow.map` has begun at a time."""

@@ -1,18 +1,16 @@
 """The standard components."""
 
 import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.library import filtering, shaping, sizes, waiting
+from hipq_django.flow.library import filtering, waiting
 from hipq_django.flow.models import Message
 from hipq_django.job_types.registry import redactor_of_declared
 from tests.testapp.flows import Script
@@ -314,14 +312,6 @@ def test_people_are_waited_for(component: str) -> None:
     assert node.outputs["yes"].read() == 1
 
 
-def test_what_cannot_be_taken_fails_the_node() -> None:
-    node = flow.start("flow.each", data={"in": ["no list"]})
-    with pytest.raises(TypeError, match="is no list"):
-        testing.drain()
-
-    assert node.status == "failed"
-
-
 @pytest.mark.parametrize(
     ("component", "port", "values", "expected"),
     [
@@ -398,49 +388,6 @@ def test_a_number_that_makes_no_sense_is_refused(component: str, data: Any, said
         testing.drain()
 
     assert node.inputs["in"].size == 1
-
-
-MOST = 10**9
-values = st.lists(
-    st.none() | st.integers() | st.text(max_size=3) | st.just({"a": [1, "é"]}), max_size=5
-)
-
-
-@given(st.lists(values, max_size=3))
-def test_the_size_of_a_product_is_known_before(lists: list[list[Any]]) -> None:
-    made = [list(choice) for choice in product(*lists)]
-
-    assert sizes.number_of_products([len(one) for one in lists], MOST) == len(made)
-    assert sizes.size_of_product(lists, MOST) == sizes.size_of(made)
-
-
-@given(values, st.integers(0, 6), st.booleans(), st.booleans())
-def test_the_size_of_choices_is_known_before(
-    values: list[Any], n: int, ordered: bool, repeat: bool
-) -> None:
-    [made] = shaping.Permutation.made(None, values, n, ordered, repeat)  # type: ignore[arg-type]  # it needs no run
-    how: Any = {"is_ordered": ordered, "may_repeat": repeat, "most": MOST}
-
-    assert sizes.number_of_choices(len(values), n, **how) == len(made)
-    assert sizes.size_of_choices(values, n, **how) == sizes.size_of(made)
-
-
-@given(values, st.integers(1, 7), st.just(False) | st.text(max_size=2))
-def test_the_size_of_groups_is_known_before(values: list[Any], size: int, fill: Any) -> None:
-    [made] = shaping.GroupsOf.made(None, values, fill, size)  # type: ignore[arg-type]  # it needs no run
-    known = sizes.size_of_groups(values, size, fill=fill, is_filled=fill is not False)
-
-    assert known == sizes.size_of(made)
-
-
-@given(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans(), st.integers(0, 100))
-def test_no_number_is_worked_out_above_the_most(
-    size: int, n: int, ordered: bool, repeat: bool, most: int
-) -> None:
-    how: Any = {"is_ordered": ordered, "may_repeat": repeat}
-    exact = sizes.number_of_choices(size, n, **how, most=MOST)
-
-    assert sizes.number_of_choices(size, n, **how, most=most) == min(exact, most + 1)
 
 
 def test_the_components_are_told_as_data() -> None:
