@@ -41,6 +41,8 @@ class VerbForm(forms.Form):
 
     is_filled_in: ClassVar = False
     """Whether a refusal leads back to the form, so that no text is lost; else to the row."""
+    field: ClassVar[str | None] = None
+    """Beside which field a refusal stands; None for above all of them."""
 
     def __init__(self, data: Any = None, *, rows: Sequence[Any] = ()) -> None:
         super().__init__(data)
@@ -71,7 +73,7 @@ class VerbForm(forms.Form):
 
     def refuse(self, error: HipqError) -> None:
         """Say in the form why it was not done."""
-        self.add_error(None, str(error))
+        self.add_error(self.field, str(error))
 
 
 def tick_box(label: _StrOrPromise, **options: Any) -> forms.BooleanField:
@@ -156,6 +158,10 @@ class RowActions(RowPages):
     def target(self, row: Any, result: Any) -> Any:
         """Return the row that is named after a button was pressed."""
         return row
+
+    def done_to(self, row: Any, result: Any) -> str:
+        """Return what is named after a button was pressed."""
+        return title(self.target(row, result))
 
     def options(self, request: HttpRequest, verb: Verb, form: VerbForm) -> dict[str, Any]:
         """Return what the verb's function is called with, beside the row."""
@@ -342,8 +348,11 @@ class RowActions(RowPages):
 
     def get_urls(self) -> list[Any]:
         """Return the pages with one more address for each button."""
-        own = [self.address(name, self._button_view(verb)) for name, verb in self.verbs.items()]
-        return [*own, *super().get_urls()]
+        return [*self.verb_urls(), *super().get_urls()]
+
+    def verb_urls(self) -> list[Any]:
+        """Return the addresses of the buttons."""
+        return [self.address(name, self._button_view(verb)) for name, verb in self.verbs.items()]
 
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
@@ -384,7 +393,7 @@ class RowActions(RowPages):
             form.refuse(error)
             return self._ask(request, verb, [row], self._asked(verb, [row], form))
         text = _("%(done)s: %(row)s.")
-        values = {"done": said, "row": title(self.target(row, result))}
+        values = {"done": said, "row": self.done_to(row, result)}
         self.message_user(request, text % values, messages.SUCCESS)
         return HttpResponseRedirect(self.url_after(row, result))
 

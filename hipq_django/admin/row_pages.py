@@ -33,8 +33,8 @@ class RowPages(HipqAdmin):
         if not self.may(request, permission):
             raise PermissionDenied
 
-    def address(self, name: str, view: Callable[..., HttpResponse], more: str = "") -> Any:
-        """Return the address of one more page of a row, or of something that belongs to it.
+    def address(self, name: str, view: Callable[..., HttpResponse]) -> Any:
+        """Return the address of one more page of a row.
 
         `view(pages, request, …)` gets these pages as the user may read them.
         """
@@ -44,7 +44,7 @@ class RowPages(HipqAdmin):
 
         names = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
         guarded = self.admin_site.admin_view(shown)
-        return path(f"<path:object_id>/{name}/{more}", guarded, name=names)
+        return path(f"<path:object_id>/{name}/", guarded, name=names)
 
     def row_url(self, row: Any, page: str = "change") -> str:
         """Return the address of a page of a row."""

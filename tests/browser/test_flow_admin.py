@@ -102,7 +102,7 @@ def test_from_the_list_to_the_failed_node_to_its_message(page: Page, shop: flow.
     expect(page.get_by_text("This is not JSON")).to_be_visible()
     look(page, "flow-5-no-json", full=True)
     save(page, '"4714,4715"')
-    expect(page.locator(".messagelist")).to_contain_text("was changed")
+    expect(page.locator(".messagelist")).to_contain_text("Edited: Message")
 
 
 def save(page: Page, text: str) -> None:
@@ -147,21 +147,21 @@ def test_a_message_is_written_and_others_are_moved(page: Page, shop: flow.Node) 
     page.get_by_role("link", name="order", exact=True).click()
 
     page.get_by_label("Message:").fill('{"id": 1, "total": 2}')
-    page.get_by_role("button", name="Write …", exact=True).click()
+    page.get_by_role("button", name="Write a message …").click()
     expect(page.get_by_role("heading", name="Write a message: in-port order")).to_be_visible()
     look(page, "flow-10-write", full=True)
     page.get_by_role("button", name="Write a message", exact=True).click()
-    expect(page.locator(".messagelist")).to_contain_text("The message was written.")
+    expect(page.locator(".messagelist")).to_contain_text("Wrote a message: in-port order")
     assert ship.inputs["order"].peek() == [{"id": 1, "total": 2}]
 
     page.get_by_label("Node (id or alias):").fill("shop")
     page.get_by_label("Side:").select_option("out-port")
     page.get_by_label("Port:").fill("refused")
-    page.get_by_role("button", name="Move all …").click()
+    page.get_by_role("button", name="Move all messages …").click()
     expect(page.get_by_text("which no node reads")).to_be_visible()
     look(page, "flow-11-move", full=True)
     page.get_by_role("button", name="Move all messages").click()
-    expect(page.locator(".messagelist")).to_contain_text("Moved 1 message.")
+    expect(page.locator(".messagelist")).to_contain_text("Moved 1 message to out-port refused")
     assert shop.outputs["refused"].peek() == [{"id": 1, "total": 2}]
 
 

@@ -16,7 +16,6 @@ from hipq_django.domain.redaction import without_masks
 from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError, InvalidJobError
-from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.models import Graph
 from hipq_django.flow.values import NOTHING
 
@@ -61,7 +60,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def refuse(form: forms.Form, field: str, error: HipqError, seen: str, more: str) -> None:
+def refuse(form: forms.Form, field: str | None, error: HipqError, seen: str, more: str) -> None:
     """Say beside a field why what was sent is not done.
 
     Where things are not as the page showed them, but as one has `seen` now, say `more`: whoever
@@ -71,32 +70,6 @@ def refuse(form: forms.Form, field: str, error: HipqError, seen: str, more: str)
     form.add_error(field, f"{error} {more}" if is_outdated else str(error))
     if is_outdated:
         form.data = {**dict(form.data.items()), "seen": seen}
-
-
-class WriteForm(forms.Form):
-    """A message for a port."""
-
-    value = JsonValueField(label=gettext_lazy("Message"))
-
-
-class DefaultForm(forms.Form):
-    """The default of a port, and what of it the page showed."""
-
-    default = JsonValueField(label=gettext_lazy("Default"))
-    seen = forms.CharField(widget=forms.HiddenInput, required=False)
-
-
-class MessageForm(forms.Form):
-    """A message that is edited, and what of it the page showed."""
-
-    value = JsonValueField(label=gettext_lazy("Message"), rows=12)
-    seen = forms.CharField(widget=forms.HiddenInput, required=False)
-
-
-class SeenForm(forms.Form):
-    """What of a message the page showed before it is dropped."""
-
-    seen = forms.CharField(widget=forms.HiddenInput)
 
 
 class SpecForm(forms.Form):
@@ -133,24 +106,6 @@ class StartForm(VerbForm):
         """What `start_graph` is called with."""
         values = self.cleaned_data
         return {"alias": values["alias"] or None, "version": id_from(values["seen"]) or 0}
-
-
-class MoveForm(forms.Form):
-    """The port to which all messages of another one are moved."""
-
-    node = forms.CharField(label=gettext_lazy("Node (id or alias)"), max_length=200)
-    direction = forms.ChoiceField(
-        choices=[("in", gettext_lazy("in-port")), ("out", gettext_lazy("out-port"))],
-        label=gettext_lazy("Side"),
-    )
-    port = forms.CharField(label=gettext_lazy("Port"), max_length=200)
-
-    def clean_port(self) -> str:
-        """Refuse the port that stands for others."""
-        name: str = self.cleaned_data["port"]
-        if name == ANY:
-            raise ValidationError(_("Name one port: * stands for those that are not there yet."))
-        return name
 
 
 def fingerprint(value: Any) -> str:

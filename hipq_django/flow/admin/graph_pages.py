@@ -14,8 +14,8 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
 from hipq_django.flow.admin.masking import whole
+from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.admin.pictures import of_spec
-from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import apply, check
@@ -55,7 +55,7 @@ def told(problems: Sequence[Problem]) -> dict[str, Any]:
     return {"problems": errors_of(problems), "warnings": warnings}
 
 
-class GraphPages(PortPages):
+class GraphPages(NodeActions):
     """Adds the page of graphs to the pages of nodes."""
 
     def get_urls(self) -> list[Any]:
@@ -121,4 +121,4 @@ class GraphPages(PortPages):
             "is_checked": form.is_bound and spec is not NOTHING,
             "picture": None if spec is NOTHING else of_spec(spec, node.instance, node),
         }
-        return self.page(request, "graph", context)
+        return self.shown_page(request, "hipq_flow/admin/graph.html", context)

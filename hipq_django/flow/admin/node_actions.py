@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.db.models import QuerySet
-from django.utils.text import capfirst, format_lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, tick_box
 from hipq_django.flow.admin.filters import STATUS_NAMES, has_failed
+from hipq_django.flow.admin.node_links import NodeLinks, label_of
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.standing import badges, note
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import runs_by_itself
-from hipq_django.flow.models import Alias, Node
+from hipq_django.flow.models import Node
 from hipq_django.flow.values import Rest
-from hipq_django.models.base import title
-from hipq_django.monitoring.counts import COUNT_LIMIT
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
     from django.utils.functional import _StrOrPromise
 
 MAX_ANCESTORS = 50
@@ -42,7 +40,7 @@ class ForceForm(VerbForm):
         """Let the failed nodes above be chosen; none is, by itself."""
         failed = _named_rows(_failed_above(rows)) if rows else []
         if failed:
-            choices = [(str(row.pk), _label(row, row.name or row.alias)) for row in failed]
+            choices = [(str(row.pk), label_of(row, row.name or row.alias)) for row in failed]
             self.fields["ancestors"].choices = choices  # type: ignore[attr-defined]  # a field with choices
         else:
             del self.fields["ancestors"]
@@ -169,7 +167,7 @@ VERBS = {
 }  # fmt: skip
 
 
-class NodeActions(RowActions):
+class NodeActions(NodeLinks, RowActions):
     """The actions of the list and the buttons of a node's page: each asks before it is done."""
 
     actions: Any = tuple(VERBS)
@@ -196,31 +194,6 @@ class NodeActions(RowActions):
         """Return the address of the node, or of the list where it was deleted."""
         return self.row_url(row) if row.exists() else self.url(Node, "changelist")
 
-    # What all pages of nodes share
-
-    def label(self, row: Node) -> str:
-        """Return what a node is called, with its id."""
-        rows = Alias.objects.using(self.database).filter(node=row.pk).order_by("pk")
-        name = row.name or rows.values_list("name", flat=True).first() or ""
-        return _label(row, name)
-
-    def heading(self, row: Node) -> str:
-        """Return the title of a node's page; names stay as they were given."""
-        label = self.label(row)
-        return capfirst(label) if label == title(row) else label
-
-    def names_of(self, nodes: Iterable[Node]) -> dict[int, str]:
-        """Return what nodes are called, by one query however many they are."""
-        found = {node.pk: node for node in nodes}
-        unnamed = [pk for pk, node in found.items() if not node.name]
-        rows = Alias.objects.using(self.database).filter(node__in=unnamed).order_by("-pk")
-        aliases = dict(rows.values_list("node_id", "name")[:COUNT_LIMIT])
-        return {pk: node.name or aliases.get(pk) or title(node) for pk, node in found.items()}
-
-    def page(self, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:
-        """Return one more page of this admin, made by a template of its own."""
-        return self.shown_page(request, f"hipq_flow/admin/{name}.html", context)
-
 
 def _failed_above(nodes: Sequence[Node]) -> QuerySet[Any]:
     """Return the nodes above some others that have failed, without these."""
@@ -239,7 +212,3 @@ def _named_rows(nodes: QuerySet[Any]) -> list[Any]:
     rows = list(shown_rows(nodes))
     name_rows(rows, nodes.db)
     return rows
-
-
-def _label(row: Node, name: str) -> str:
-    return f"{name} ({title(row)})" if name else title(row)

@@ -35,15 +35,17 @@ from hipq_django.flow.admin.masking import (
     masked,
     preview,
 )
+from hipq_django.flow.admin.message_pages import MessagePages
 from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
 from hipq_django.flow.admin.pictures import of_children
+from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.admin.standing import HINTS, badges, note, run_of, unread
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import ComponentDeclaration
 from hipq_django.flow.explaining import reasons_of
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.logs import masked_entry
-from hipq_django.flow.models import Alias, Channel, Connection, LogEntry, Message, Node, NodePort
+from hipq_django.flow.models import Alias, LogEntry, Message, Node, NodePort
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.models.job_type import redactor_of_all
@@ -92,6 +94,11 @@ class NodeAdmin(GraphPages):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: what happens to nodes happens by the actions."""
         return False
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with those of ports and messages."""
+        parts = PortPages(NodePort, self), MessagePages(Message, self)
+        return [*(url for part in parts for url in part.get_urls()), *super().get_urls()]
 
     # The list
 
@@ -246,9 +253,7 @@ class NodeAdmin(GraphPages):
         ports = self._port_rows(node)
         firsts = self._messages([port.first for port in ports if port.first])
         newest = self._messages([port.newest for port in ports if port.newest])
-        links = self._links([port.pk for port in ports])
-        names = self.names_of(port.node for found in links.values() for _arrow, port in found)
-        channels = self._channels(ports)
+        links, channels = self.links_of(ports), self.channels_of(ports)
         return [
             {
                 "name": port.name,
@@ -259,8 +264,8 @@ class NodeAdmin(GraphPages):
                 "default": _shown(
                     newest.get(port.pk, port if port.has_default else None), redactor, port.name
                 ),
-                "links": self.port_links(links.get(port.pk, []), names),
-                "channels": ", ".join(channels.get(port.pk, [])),
+                "links": links.get(port.pk, ""),
+                "channels": channels.get(port.pk, ""),
                 "type": port.type,
             }
             for port in ports
@@ -283,22 +288,6 @@ class NodeAdmin(GraphPages):
         """Return the messages with these ids, by port."""
         found = Message.objects.using(self.database).filter(pk__in=ids)
         return {message.port_id: message for message in with_preview(found, "data")}
-
-    def _links(self, ports: Sequence[int]) -> dict[int, list[tuple[str, NodePort]]]:
-        rows = Connection.objects.using(self.database).order_by("pk")
-        links: dict[int, list[tuple[str, NodePort]]] = {}
-        for one in rows.filter(source__in=ports).select_related("target__node")[:MAX_PORTS]:
-            links.setdefault(one.source_id, []).append(("→", one.target))
-        for one in rows.filter(target__in=ports).select_related("source__node")[:MAX_PORTS]:
-            links.setdefault(one.target_id, []).append(("←", one.source))
-        return links
-
-    def _channels(self, ports: Sequence[NodePort]) -> dict[int, list[str]]:
-        rows = Channel.objects.using(self.database).filter(port__in=[port.pk for port in ports])
-        channels: dict[int, list[str]] = {}
-        for port, name in rows.order_by("pk").values_list("port_id", "name")[: MAX_PORTS * 2]:
-            channels.setdefault(port, []).append(name)
-        return channels
 
     # What it did
 

@@ -12,7 +12,7 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.admin.forms import fingerprint
-from hipq_django.flow.admin.message_editing import drop_message, edit_message
+from hipq_django.flow.admin.message_pages import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session, run_together, wait_until_blocked

@@ -23,26 +23,26 @@ pytestmark = pytest.mark.django_db
 CARD = "4111-1111-1111-1111"
 
 
-def port_url(port: Any) -> str:
-    return f"{list_url(Node)}{port.node.pk}/port/{port.row.pk}/"
+def url_of(row: Any, verb: str = "") -> str:
+    """Return the address of the page of a port or a message, or of a button there."""
+    if isinstance(row, Message):
+        return f"{list_url(Node)}{row.port.node_id}/{verb or 'message'}/{row.pk}/"
+    return f"{list_url(Node)}{row.node.pk}/{verb or 'port'}/{row.row.pk}/"
 
 
-def ask(client: Client, port: Any, what: str, /, **sent: Any) -> Any:
-    """Send a form of a port's page, whose answer asks whether it is right."""
-    return client.post(port_url(port), {"do": what, **sent}, follow=True)
+def ask(client: Client, row: Any, verb: str, /, **sent: Any) -> Any:
+    """Send a form of a page, whose answer asks whether it is right."""
+    return client.post(url_of(row, verb), sent, follow=True)
 
 
-def send(client: Client, port: Any, what: str, /, **sent: Any) -> Any:
-    """Send a form of a port's page, and say yes."""
-    return ask(client, port, what, **sent, confirmed="1")
-
-
-def seen_of(client: Client, url: str) -> str:
-    """Return what a page says of the value that it shows."""
-    return seen_on(html(client, url))
+def send(client: Client, row: Any, verb: str, /, **sent: Any) -> Any:
+    """Send a form of a page that was opened just now, and say yes."""
+    sent.setdefault("seen", seen_on(html(client, url_of(row, verb))))
+    return ask(client, row, verb, **sent, confirmed="1")
 
 
 def seen_on(page: str) -> str:
+    """Return what a page says of the value that it shows."""
     return page.partition('name="seen" value="')[2].partition('"')[0]
 
 
@@ -55,23 +55,128 @@ def node() -> Node:
     return node
 
 
-# Write
+def first_of(node: Node) -> Message:
+    message = Message.objects.select_related("port").filter(port__node=node.pk).first()
+    assert message is not None
+    return message
+
+
+# What is done to a port
+
+
+VERBS: dict[str, tuple[dict[str, str], set[str], str]] = {
+    "write": ({"value": " 3 "}, {"write_port"}, "Wrote a message"),
+    "default": ({"default": "[3]"}, {"edit_node"}, "Set the default"),
+    "clear": ({}, {"edit_node"}, "Cleared the default"),
+    "move": (
+        {"node": "other", "direction": "in", "port": "number"},
+        {"read_port", "write_port"},
+        "Moved 1 message to in-port number of other",
+    ),
+}
+"""What each verb is sent, the permissions that it needs, and what is said to be done."""
+
+PERMISSIONS = {
+    "view_node", "run_node", "edit_graph", "change_message", "read_port", "write_port", "edit_node",
+}  # fmt: skip
+
+
+@pytest.fixture
+def port() -> Any:
+    """A port with a message and a default."""
+    flow.start("t.sum", run=False, alias="other")
+    port = flow.start("t.add", run=False).inputs["y"]
+    port.default = 7
+    port.write(1)
+    return port
+
+
+def state_of(port: Any) -> tuple[Any, ...]:
+    counts = (Wake.objects.count(), Message.objects.count())
+    return (port.peek(9), port.default, history(port.node), *counts)
 
 
 @pytest.mark.conformance
-def test_a_value_is_written(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "write_port")
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_change_is_shown_before_it_is_made(client: Client, port: Any, verb: str) -> None:
+    values, needs, done = VERBS[verb]
+    log_in(client, "view_node", *needs)
+    sent = {**values, "seen": seen_on(html(client, url_of(port, verb)))}
+    before = state_of(port)
 
-    response = send(client, node.inputs["number"], "write", value=" 3 ")
+    for more in ({}, {"confirmed": ""}):
+        page = ask(client, port, verb, **sent, **more).content.decode()
+        assert state_of(port) == before
+    assert f": in-port y of node {port.node.pk}?" in page
+    confirmed = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', page))
+    client.get(url_of(port, verb), confirmed)
+    assert state_of(port) == before
+    response = client.post(url_of(port, verb), confirmed, follow=True)
 
-    assert messages_of(response) == ["The message was written."]
-    assert node.inputs["number"].peek(9) == [1, 2, 3]
-    assert history(node) == ["Wrote a message to in:number."]
-    assert "3" not in history(node)[0]
+    assert messages_of(response)[0].startswith(done)
+    [said] = history(port.node)
+    assert said.startswith(done)
+    assert said.endswith(f": in-port y of node {port.node.pk}.")
+    after = {
+        "write": ([1, 3], 7), "default": ([1], [3]), "clear": ([1], flow.NOTHING), "move": ([], 7),
+    }  # fmt: skip
+    assert state_of(port)[:2] == after[verb]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_needs_its_own_permission(client: Client, port: Any, verb: str) -> None:
+    values, needs, _done = VERBS[verb]
+    log_in(client, *PERMISSIONS - {sorted(needs)[0]})
+    before = state_of(port)
+
+    assert url_of(port, verb) not in html(client, url_of(port))
+    assert ask(client, port, verb, **values).status_code == 403
+    assert ask(client, port, verb, **values, confirmed="1").status_code == 403
+    assert state_of(port) == before
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("goes", ["port", "node"])
+def test_a_port_that_goes_while_its_page_is_sent_is_told(
+    admin_client: Client, port: Any, monkeypatch: pytest.MonkeyPatch, goes: str
+) -> None:
+    urls = [url_of(port, verb) for verb in ("", *VERBS)]
+
+    def found(pages: PortPages, request: Any, object_id: str) -> Any:
+        row = get_object(pages, request, object_id)
+        Message.objects.all().delete()
+        NodePort.objects.filter(name="y").delete()
+        if goes == "node":
+            NodePort.objects.all().delete()
+            Node.objects.all().delete()
+        return row
+
+    get_object = PortPages.get_object
+    monkeypatch.setattr(PortPages, "get_object", found)
+    sent = {"value": "3", "default": "3", "node": port.node.pk, "direction": "in", "port": "x"}
+    says = {
+        "port": ("The port is gone.", "has no in-port &#x27;y&#x27;"),
+        "node": ("is no node", f"node {port.node.pk} was deleted"),
+    }
+    for url in urls:
+        with rolled_back():
+            response = admin_client.post(url, {**sent, "confirmed": "1"}, follow=True)
+            assert any(text in response.content.decode() for text in says[goes]), url
+
+
+def test_a_port_that_is_not_there(admin_client: Client, node: Node) -> None:
+    other = flow.start("t.sum", run=False).inputs["number"].row
+
+    for part in (other.pk, "abc"):
+        response = admin_client.get(f"{list_url(Node)}{node.pk}/port/{part}/", follow=True)
+        assert messages_of(response) == ["The port is gone."]
+
+
+# What is refused
 
 
 def test_a_bad_value_is_refused_beside_its_field(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "write_port")
+    log_in(client, "view_node", "write_port", "edit_node", "view_message", "change_message")
     refused = {
         "": "Write a value as JSON",
         "{": "This is not JSON",
@@ -83,136 +188,25 @@ def test_a_bad_value_is_refused_beside_its_field(client: Client, node: Node) -> 
         "true": "takes int, and was given bool",
         "9" * 5_000: "This is not JSON",
     }
-    for value, says in refused.items():
-        page = ask(client, node.inputs["number"], "write", value=value).content.decode()
+    port = node.inputs["number"]
+    places = [(port, "write", "value"), (port, "default", "default")]
+    for row, verb, field in [*places, (first_of(node), "edit", "value")]:
+        for value, says in refused.items():
+            page = send(client, row, verb, **{field: value}).content.decode()
 
-        assert says in page.partition("errorlist")[2].partition("</ul>")[0]
-        assert value[:50].replace('"', "&quot;") in page  # what was written is not lost
-        assert node.inputs["number"].peek(9) == [1, 2]
-        assert history(node) == []
+            assert says in page.partition("errorlist")[2].partition("</ul>")[0]
+            assert value[:50].replace('"', "&quot;") in page  # what was written is not lost
+    assert (port.peek(9), port.default, history(node)) == ([1, 2], flow.NOTHING, [])
 
 
 @pytest.mark.conformance
 def test_a_value_that_databases_refuse_is_refused(client: Client) -> None:
     log_in(client, "view_node", "write_port")
-    node = flow.start("t.sum", run=False)
+    port = flow.start("t.sum", run=False).inputs["number"]
 
     for value in (r'"\u0000"', r'"\ud800"', '"' + "x" * 2_000_000 + '"'):
-        response = send(client, node.inputs["number"], "write", value=value)
-        assert "errorlist" in response.content.decode()
-    assert node.inputs["number"].size == 0
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("goes", ["port", "node"])
-def test_a_port_that_goes_while_its_page_is_sent_is_told(
-    client: Client, node: Node, monkeypatch: pytest.MonkeyPatch, goes: str
-) -> None:
-    log_in(client, "view_node", "read_port", "write_port", "edit_node")
-    url = port_url(node.inputs["number"])
-
-    def shown(pages: PortPages, row: NodePort) -> Any:
-        found = forms(pages, row)
-        Message.objects.all().delete()
-        NodePort.objects.filter(name="number").delete()
-        if goes == "node":
-            NodePort.objects.all().delete()
-            Node.objects.all().delete()
-        return found
-
-    forms = PortPages._forms
-    monkeypatch.setattr(PortPages, "_forms", shown)
-    sent = {"value": "3", "default": "3", "node": node.pk, "direction": "out", "port": "out"}
-    says = {"port": "has no in-port 'number'", "node": f"There is no node {node.pk}."}
-    for what in ("", "write", "default", "clear", "move"):
-        with rolled_back():
-            response = client.post(url, {"do": what, **sent}, follow=True)
-            assert says[goes] in " ".join(messages_of(response)), what
-
-
-# Defaults
-
-
-@pytest.mark.conformance
-def test_a_default_is_set_and_cleared(client: Client) -> None:
-    log_in(client, "view_node", "edit_node")
-    port = flow.start("t.add", run=False).inputs["y"]
-
-    send(client, port, "default", default="[7]", seen=seen_of(client, port_url(port)))
-    assert port.default == [7]
-    send(client, port, "clear", seen=seen_of(client, port_url(port)))
-
-    assert port.default is flow.NOTHING
-    assert history(port.node) == ["Set the default of in:y.", "Cleared the default of in:y."]
-
-
-def test_a_default_of_a_connected_port_is_put_where_messages_go(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "edit_node")
-    target = node.inputs["number"]
-    port = flow.start("t.sum", run=False).outputs["out"]
-    port.connect(target)
-    seen = seen_of(client, port_url(port))
-
-    asked = ask(client, port, "default", default="7", seen=seen).content.decode()
-    assert port_url(target) in asked
-    send(client, port, "default", default="7", seen=seen)
-    assert (target.default, port.default) == (7, flow.NOTHING)
-
-
-@pytest.mark.conformance
-def test_a_default_that_somebody_changed_meanwhile_stays(client: Client) -> None:
-    log_in(client, "view_node", "edit_node")
-    port = flow.start("t.add", run=False).inputs["y"]
-    seen = seen_of(client, port_url(port))
-    port.default = 2
-
-    refused = send(client, port, "default", default="3", seen=seen).content.decode()
-    send(client, port, "clear", seen=seen)
-
-    assert "Somebody else changed the default" in refused
-    assert port.default == 2
-    assert history(port.node) == []
-
-
-@pytest.mark.conformance
-def test_who_has_read_another_default_replaces_it(client: Client) -> None:
-    log_in(client, "view_node", "edit_node")
-    port = flow.start("t.add", run=False).inputs["y"]
-    seen = seen_of(client, port_url(port))
-    port.default = 2
-    refused = send(client, port, "default", default="3", seen=seen).content.decode()
-
-    send(client, port, "default", default="3", seen=seen_on(refused))
-
-    assert "It is 2 now. To replace that" in refused
-    assert port.default == 3
-
-
-def test_a_default_of_another_type_is_refused(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "edit_node")
-    port = node.inputs["number"]
-
-    page = send(client, port, "default", default="{}", seen="nothing").content.decode()
-
-    assert "takes int" in page
-    assert port.default is flow.NOTHING
-
-
-# Move
-
-
-@pytest.mark.conformance
-def test_all_messages_are_moved(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "read_port", "write_port")
-    other = flow.start("t.sum", run=False, alias="other")
-
-    response = send(
-        client, node.inputs["number"], "move", node="other", direction="in", port="number"
-    )
-
-    assert messages_of(response) == ["Moved 2 messages."]
-    assert other.inputs["number"].peek(9) == [1, 2]
-    assert history(node) == [f"Moved 2 messages of in:number to node {other.pk}, in:number."]
+        assert "errorlist" in send(client, port, "write", value=value).content.decode()
+    assert port.size == 0
 
 
 def test_a_move_to_where_it_cannot_go_is_refused(client: Client, node: Node) -> None:
@@ -229,11 +223,66 @@ def test_a_move_to_where_it_cannot_go_is_refused(client: Client, node: Node) -> 
     ]
     for target, says in refused:
         sent = {"node": str(node.pk), "direction": "in", **target}
-        response = send(client, node.inputs["number"], "move", **sent)
 
-        assert says in response.content.decode()
+        assert says in send(client, node.inputs["number"], "move", **sent).content.decode()
         assert node.inputs["number"].peek(9) == [1, 2]
         assert history(node) == []
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("verb", ["default", "clear", "edit", "drop"])
+def test_what_somebody_else_changed_meanwhile_stays_until_that_was_read(
+    admin_client: Client, node: Node, verb: str
+) -> None:
+    port = node.inputs["number"]
+    row = port if verb in ("default", "clear") else first_of(node)
+    seen = seen_on(html(admin_client, url_of(row, verb)))
+    port.default = 12
+    Message.objects.filter(pk=first_of(node).pk).update(data=12)
+    values = {"default": "3", "value": "3"}
+
+    refused = send(admin_client, row, verb, **values, seen=seen).content.decode()
+
+    assert "since you opened the page. It is 12 now. To replace that" in refused
+    assert (port.peek(9), port.default, history(node)) == ([12, 2], 12, [])
+    send(admin_client, row, verb, **values, seen=seen_on(refused))
+    assert (port.peek(9), port.default) != ([12, 2], 12)
+
+
+# What is shown before
+
+
+def foreseen(client: Client, row: Any, verb: str, /, **sent: Any) -> str:
+    page: str = ask(client, row, verb, **sent).content.decode()
+    return page.partition("hipq-facts")[2].partition("</table>")[0]
+
+
+def test_a_message_is_shown_with_where_it_comes_to_lie_and_who_reads_it(
+    admin_client: Client, node: Node
+) -> None:
+    source, target = flow.start("t.sum", run=False).outputs["out"], node.inputs["number"]
+    source.connect(target)
+
+    shown = foreseen(admin_client, source, "write", value="3")
+
+    assert "<code>3</code>" in shown
+    assert url_of(target) in shown
+    assert "which is read by <a href=" in shown
+    assert ">paused</span>" in shown
+    assert url_of(source) not in shown
+    assert url_of(target) in foreseen(admin_client, source, "default", default="7")
+    send(admin_client, source, "default", default="7")
+    assert (target.default, source.default) == (7, flow.NOTHING)
+
+
+def test_a_message_that_nobody_reads_is_said_to_be_so(admin_client: Client) -> None:
+    port = flow.start("t.sum", run=False).outputs["out"]
+    port.channels = ["/totals"]
+
+    shown = foreseen(admin_client, port, "write", value="3")
+
+    assert "which no node reads" in shown
+    assert "/totals" in shown
 
 
 def test_only_a_confirmed_move_makes_a_port(client: Client, node: Node) -> None:
@@ -242,161 +291,40 @@ def test_only_a_confirmed_move_makes_a_port(client: Client, node: Node) -> None:
     sent = {"node": "wild", "direction": "in", "port": "mistyped"}
     before = list(target.inputs)
 
-    page = ask(client, node.inputs["number"], "move", **sent).content.decode()
+    shown = foreseen(client, node.inputs["number"], "move", **sent)
     assert list(target.inputs) == before
-    assert f"in-port mistyped of wild (node {target.pk}), which is new" in page
+    assert f"in-port mistyped of wild (node {target.pk}), which is new" in shown
     send(client, node.inputs["number"], "move", **sent)
 
     assert target.inputs["mistyped"].peek(9) == [1, 2]
 
 
-# The confirmation
-
-
-ANSWERS = {
-    "write": ({"value": "3"}, "Write a message"),
-    "default": ({"default": "3"}, "Set the default"),
-    "clear": ({}, "Clear the default"),
-    "move": ({"node": "other", "direction": "in", "port": "number"}, "Move all messages"),
-}
-
-
-def state_of(node: Node) -> tuple[Any, ...]:
-    port = node.inputs["number"]
-    return port.peek(9), port.default, history(node), Wake.objects.count(), Message.objects.count()
-
-
-@pytest.mark.parametrize("what", ANSWERS)
-def test_a_change_is_shown_before_it_is_made(admin_client: Client, node: Node, what: str) -> None:
-    node.inputs["number"].default = 7
-    flow.start("t.sum", run=False, alias="other")
-    sent, label = ANSWERS[what]
-    sent = {**sent, "seen": seen_of(admin_client, port_url(node.inputs["number"]))}
-    before = state_of(node)
-
-    for more in ({}, {"confirmed": ""}):
-        page = ask(admin_client, node.inputs["number"], what, **sent, **more).content.decode()
-        assert state_of(node) == before
-    assert f"{label}: in-port number of node {node.pk}?" in page
-    assert f">{label}</button>" in page
-    confirmed = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', page))
-    assert confirmed.items() >= {"do": what, "confirmed": "1", **sent}.items()
-    admin_client.get(port_url(node.inputs["number"]), confirmed)
-    assert state_of(node) == before
-    admin_client.post(port_url(node.inputs["number"]), confirmed)
-
-    assert state_of(node) != before
-    assert len(history(node)) == 1
-
-
-def test_a_message_is_shown_with_where_it_comes_to_lie_and_who_reads_it(
-    admin_client: Client, node: Node
-) -> None:
-    source = flow.start("t.sum", run=False)
-    source.outputs["out"].connect(node.inputs["number"])
-
-    page = ask(admin_client, source.outputs["out"], "write", value="3").content.decode()
-    shown = page.partition("hipq-facts")[2].partition("</table>")[0]
-
-    assert "<code>3</code>" in shown
-    assert port_url(node.inputs["number"]) in shown
-    assert "which is read by <a href=" in shown
-    assert ">paused</span>" in shown
-    assert port_url(source.outputs["out"]) not in shown
-
-
-def test_a_message_that_nobody_reads_is_said_to_be_so(admin_client: Client) -> None:
-    port = flow.start("t.sum", run=False).outputs["out"]
-    port.channels = ["/totals"]
-
-    page = ask(admin_client, port, "write", value="3").content.decode()
-
-    assert "which no node reads" in page
-    assert "/totals" in page
-
-
-def test_sensitive_values_are_masked_in_what_is_shown(admin_client: Client) -> None:
-    port = flow.start("t.cards", run=False).inputs["order"]
-
-    page = ask(admin_client, port, "write", value=f'{{"card": "{CARD}"}}').content.decode()
-
-    facts = page.partition("hipq-facts")[2].partition("</table>")[0]
-    assert MASK in facts
-    assert CARD not in facts
-
-
-# Permissions
-
-
-@pytest.mark.parametrize(
-    ("what", "needs"),
-    [
-        ("write", ["write_port"]), ("default", ["edit_node"]), ("clear", ["edit_node"]),
-        ("move", ["read_port", "write_port"]), ("nonsense", []),
-    ],
-)  # fmt: skip
-def test_each_needs_its_own_permission(
-    client: Client, node: Node, what: str, needs: list[str]
-) -> None:
-    others = {"run_node", "edit_graph", "change_message", "read_port", "write_port", "edit_node"}
-    log_in(client, "view_node", *others - set(needs[:1]))
-    port = node.inputs["number"]
-    values = {"value": "3", "default": "3", "node": node.pk, "direction": "out", "port": "out"}
-
-    assert ask(client, port, what, **values).status_code == 403
-    assert send(client, port, what, **values).status_code == 403
-
-    assert (port.peek(9), port.default) == ([1, 2], flow.NOTHING)
-    assert history(node) == []
-
-
-def test_a_port_that_is_not_there(admin_client: Client, node: Node) -> None:
-    other = flow.start("t.sum", run=False)
-    foreign = f"{list_url(Node)}{node.pk}/port/{other.inputs['number'].row.pk}/"
-
-    for url in (foreign, f"{list_url(Node)}{node.pk}/port/abc/"):
-        assert admin_client.get(url, follow=True).redirect_chain == [(list_url(Node), 302)]
-
-
 # Messages
-
-
-def message_url(message: Message, page: str = "message") -> str:
-    return f"{list_url(Node)}{message.port.node_id}/{page}/{message.pk}/"
-
-
-def first_of(node: Node) -> Message:
-    message = Message.objects.select_related("port").filter(port__node=node.pk).first()
-    assert message is not None
-    return message
 
 
 @pytest.mark.conformance
 def test_a_message_is_edited_while_its_node_is_paused(client: Client, node: Node) -> None:
     log_in(client, "view_node", "view_message", "change_message")
     message = first_of(node)
-    url = message_url(message)
 
-    client.post(url, {"value": "11", "seen": seen_of(client, url)})
+    response = send(client, message, "edit", value="11")
     node.resume()
     testing.drain()
 
+    assert response.redirect_chain == [(url_of(node.inputs["number"]), 302)]
     assert [node.outputs["out"].read(), node.outputs["out"].read()] == [22, 4]
-    assert history(node) == [f"Edited message {message.pk} on in:number."]
+    assert history(node) == [f"Edited: Message {message.pk} on in-port number."]
 
 
 def test_a_message_that_its_port_takes_no_more_is_shown_and_edited(admin_client: Client) -> None:
     node = flow.start("t.sum", data={"number": ["a text"]})
-    port = node.inputs["number"]
     node.set_ports(inputs={"number": {"type": "int"}})
     testing.drain(errors=False)
     assert node.status == "failed"
-    assert "a text" in html(admin_client, port_url(port))
+    assert "a text" in html(admin_client, url_of(node.inputs["number"]))
     node.pause()
-    url = message_url(first_of(node))
-    refused = admin_client.post(url, {"value": '"b"', "seen": seen_of(admin_client, url)})
-    assert "takes int" in refused.content.decode()
-    admin_client.post(url, {"value": "5", "seen": seen_of(admin_client, url)})
+
+    send(admin_client, first_of(node), "edit", value="5")
     node.resume()
     node.run(force=True)
     testing.drain()
@@ -408,183 +336,96 @@ def test_a_message_that_its_port_takes_no_more_is_shown_and_edited(admin_client:
 def test_a_message_is_dropped_after_a_confirmation(client: Client, node: Node) -> None:
     log_in(client, "view_node", "view_message", "delete_message")
     message = first_of(node)
-    url = message_url(message, "drop")
 
-    assert "This cannot be undone." in html(client, url)
+    assert "This cannot be undone." in html(client, url_of(message, "drop"))
+    assert ask(client, message, "drop").status_code == 200
     assert node.inputs["number"].size == 2
-    client.post(url, {"seen": seen_of(client, url)})
+    send(client, message, "drop")
 
     assert node.inputs["number"].peek(9) == [2]
-    assert history(node) == [f"Dropped message {message.pk} of in:number."]
+    assert history(node) == [f"Dropped: Message {message.pk} on in-port number."]
 
 
-@pytest.mark.parametrize("page", ["message", "drop"])
+@pytest.mark.parametrize("verb", ["edit", "drop"])
 def test_a_message_is_left_where_a_run_may_read_it(
-    admin_client: Client, node: Node, page: str
+    admin_client: Client, node: Node, verb: str
 ) -> None:
-    url = message_url(first_of(node), page)
-    seen = seen_of(admin_client, url)
+    asks = flow.start("t.asks", data={"question": [1, 2]})
+    testing.drain()
+    asks.pause()
     node.resume()
 
-    text = html(admin_client, url)
-    response = admin_client.post(url, {"value": "11", "seen": seen}, follow=True)
-
-    assert "pause it first" in text
-    assert "pause it first" in response.content.decode()
-    assert node.inputs["number"].peek(9) == [1, 2]
-    assert history(node) == []
-
-
-def test_a_message_is_left_while_a_run_is_under_way(admin_client: Client) -> None:
-    node = flow.start("t.asks", data={"question": [1, 2]})
-    testing.drain()
-    node.pause()
-    message = first_of(node)
-    url = message_url(message)
-
-    response = admin_client.post(url, {"value": "11", "seen": seen_of(admin_client, url)})
-
-    assert "is under way and may have read the message" in response.content.decode()
-    assert Message.objects.get(pk=message.pk).data == message.data
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("page", ["message", "drop"])
-def test_a_message_that_somebody_else_changed_is_left(
-    admin_client: Client, node: Node, page: str
-) -> None:
-    message = first_of(node)
-    url = message_url(message, page)
-    seen = seen_of(admin_client, url)
-    Message.objects.filter(pk=message.pk).update(data=12)
-
-    response = admin_client.post(url, {"value": "11", "seen": seen}, follow=True)
-
-    assert "Somebody else changed the message" in response.content.decode()
-    assert node.inputs["number"].peek(9) == [12, 2]
-
-
-@pytest.mark.conformance
-def test_who_has_read_another_message_replaces_it(admin_client: Client, node: Node) -> None:
-    message = first_of(node)
-    url = message_url(message)
-    seen = seen_of(admin_client, url)
-    Message.objects.filter(pk=message.pk).update(data=12)
-    refused = admin_client.post(url, {"value": "11", "seen": seen}).content.decode()
-
-    admin_client.post(url, {"value": "11", "seen": seen_on(refused)})
-
-    assert "It is 12 now. To replace that" in refused
-    assert node.inputs["number"].peek(9) == [11, 2]
-
-
-def test_what_somebody_else_wrote_is_masked(admin_client: Client, order: Message) -> None:
-    url = message_url(order)
-    seen = seen_of(admin_client, url)
-    Message.objects.filter(pk=order.pk).update(data={"card": CARD, "note": "theirs"})
-
-    refused = admin_client.post(url, {"value": "11", "seen": seen}).content.decode()
-
-    assert "theirs" in refused
-    assert CARD not in refused
+    for each, says in ((node, "pause it first"), (asks, "is under way and may have read")):
+        message = first_of(each)
+        assert says in html(admin_client, url_of(message))
+        assert says in send(admin_client, message, verb, value="11").content.decode()
+        assert Message.objects.get(pk=message.pk).data == message.data
+        assert history(each) == []
 
 
 def test_a_message_that_is_gone_leads_to_its_node(admin_client: Client, node: Node) -> None:
     message = first_of(node)
-    url = message_url(message)
     node.inputs["number"].read()
 
-    response = admin_client.post(url, {"value": "11", "seen": "x"}, follow=True)
+    for verb in ("", "edit", "drop"):
+        response = ask(admin_client, message, verb, value="11", seen="x", confirmed="1")
 
-    assert messages_of(response) == [
-        "The message is gone: it was read, moved or dropped meanwhile."
-    ]
+        assert messages_of(response) == [
+            "The message is gone: it was read, moved or dropped meanwhile."
+        ]
 
 
 def test_a_message_of_an_out_port_is_read_by_the_parent(admin_client: Client) -> None:
     parent = flow.start("t.fib", run=False)
     child = parent.spawn("child", "t.double", run=False)
     child.outputs["out"].write(1)
-    url = message_url(first_of(child))
+    message = first_of(child)
 
-    assert f"node {parent.pk} reads this port: pause it first" in html(admin_client, url)
+    assert f"node {parent.pk} reads this port: pause it first" in html(
+        admin_client, url_of(message)
+    )
     parent.pause()
-    admin_client.post(url, {"value": "5", "seen": seen_of(admin_client, url)})
+    send(admin_client, message, "edit", value="5")
 
     assert child.outputs["out"].peek() == [5]
 
 
-@pytest.mark.parametrize("value", ["{", '"text"'])
-def test_an_edited_message_that_does_not_fit_is_refused(
-    admin_client: Client, node: Node, value: str
-) -> None:
-    url = message_url(first_of(node))
-
-    page = admin_client.post(url, {"value": value, "seen": seen_of(admin_client, url)})
-
-    assert "errorlist" in page.content.decode()
-    assert node.inputs["number"].peek(9) == [1, 2]
-
-
 @pytest.mark.parametrize(
-    ("page", "permission"), [("message", "change_message"), ("drop", "delete_message")]
+    ("verb", "lacks"),
+    [("edit", "change_message"), ("drop", "delete_message"), ("drop", "view_message")],
 )
-def test_messages_need_permissions(client: Client, node: Node, page: str, permission: str) -> None:
+def test_messages_need_permissions(client: Client, node: Node, verb: str, lacks: str) -> None:
     others = {"view_message", "change_message", "delete_message", "write_port", "edit_node"}
-    log_in(client, "view_node", *others - {permission})
-    url = message_url(first_of(node), page)
-    sent = {"value": "11", "seen": seen_of(client, message_url(first_of(node)))}
-
-    assert client.post(url, sent).status_code == 403
-    assert node.inputs["number"].peek(9) == [1, 2]
-
-
-def test_only_who_may_see_a_message_drops_it(client: Client, node: Node) -> None:
-    log_in(client, "view_node", "delete_message")
-    url = message_url(first_of(node), "drop")
+    log_in(client, "view_node", *others - {lacks})
+    url = url_of(first_of(node), verb)
 
     assert client.get(url).status_code == 403
-    assert client.post(url, {"seen": "x"}).status_code == 403
+    assert client.post(url, {"value": "11", "seen": "x", "confirmed": "1"}).status_code == 403
     assert node.inputs["number"].peek(9) == [1, 2]
 
 
-# Large messages
-
-
-QUOTES = json.dumps('"' * 450_000)
-"""May be a message; percent-encoded it is larger than Django lets a form be."""
-
-
-@pytest.mark.parametrize(
-    ("do", "name", "form", "title"),
-    [
-        ("write", "value", "Write a message", "Write a message"),
-        ("default", "default", "Default", "Set the default"),
-    ],
-)
-def test_a_large_value_is_put_on_a_port(
-    admin_client: Client, do: str, name: str, form: str, title: str
-) -> None:
-    port = flow.start("t.wild", run=False).inputs["text"]
-    url = port_url(port)
-
-    page = html(admin_client, url)
-    asked = submit(admin_client, url, page, form, do=do, **{name: QUOTES}).content.decode()
-    submit(admin_client, url, asked, title)
-
-    assert port.read() == json.loads(QUOTES)
+# Large values
 
 
 @pytest.mark.conformance
-def test_a_large_message_is_edited(admin_client: Client) -> None:
+def test_a_large_value_is_put_on_a_port(admin_client: Client) -> None:
+    quotes = json.dumps('"' * 450_000)  # percent-encoded it is larger than Django lets a form be
     node = flow.start("t.wild", run=False)
     node.pause()
-    node.inputs["text"].write("short")
-    url = message_url(first_of(node))
+    port = node.inputs["text"]
 
-    submit(admin_client, url, html(admin_client, url), "Edit the message", value=QUOTES)
+    for verb, field, label in (
+        ("write", "value", "Write a message"),
+        ("default", "default", "Set the default"),
+    ):
+        page, url = html(admin_client, url_of(port)), url_of(port, verb)
+        asked = submit(admin_client, url, page, label, **{field: quotes}).content.decode()
+        submit(admin_client, url, asked, label)
+    message = first_of(node)
+    page = html(admin_client, url_of(message))
+    submit(admin_client, url_of(message, "edit"), page, "Edit the message", value='"short"')
 
-    assert node.inputs["text"].read() == json.loads(QUOTES)
+    assert (port.read(), port.default) == ("short", json.loads(quotes))
 
 
 # Masks
@@ -598,38 +439,44 @@ def order() -> Message:
     return first_of(node)
 
 
+def test_sensitive_values_are_masked_in_what_is_shown(admin_client: Client, order: Message) -> None:
+    port = Node.objects.get().inputs["order"]
+    seen = seen_on(html(admin_client, url_of(order)))
+    Message.objects.filter(pk=order.pk).update(data={"card": CARD, "note": "theirs"})
+
+    shown = foreseen(admin_client, port, "write", value=f'{{"card": "{CARD}"}}')
+    refused = send(admin_client, order, "edit", value="11", seen=seen).content.decode()
+
+    assert MASK in shown
+    assert "theirs" in refused
+    assert CARD not in shown + refused
+
+
 @pytest.mark.parametrize("card", [MASK, f"{MASK} 1"])
+@pytest.mark.parametrize("verb", ["write", "default", "edit"])
 def test_what_is_masked_is_replaced_as_a_whole(
-    admin_client: Client, order: Message, card: str
+    admin_client: Client, order: Message, verb: str, card: str
 ) -> None:
-    url = message_url(order)
-    seen = seen_of(admin_client, url)
-    page = admin_client.post(url, {"value": f'{{"id": 2, "card": "{card}"}}', "seen": seen})
+    port = Node.objects.get().inputs["order"]
+    row, field = (order, "value") if verb == "edit" else (port, "value")
+    field = "default" if verb == "default" else field
+
+    page = send(admin_client, row, verb, **{field: f'{{"id": 2, "card": "{card}"}}'})
 
     assert "stands for a value that is not shown" in page.content.decode()
-    assert Message.objects.get(pk=order.pk).data == order.data
-    admin_client.post(url, {"value": '{"id": 2, "card": "1"}', "seen": seen})
-    assert Message.objects.get(pk=order.pk).data == {"id": 2, "card": "1"}
+    assert port.peek(9) == [order.data]
+    assert port.default is flow.NOTHING
+    send(admin_client, row, verb, **{field: '{"id": 2, "card": "1"}'})
+    assert {"id": 2, "card": "1"} in [*port.peek(9), port.default]
 
 
-@pytest.mark.parametrize("what", ["write", "default"])
-def test_a_mask_on_a_port_is_refused(admin_client: Client, what: str) -> None:
-    port = flow.start("t.cards", run=False).inputs["order"]
-    field = "value" if what == "write" else what
-
-    page = ask(admin_client, port, what, **{field: f'{{"card": "{MASK}"}}'}).content.decode()
-
-    assert "stands for a value that is not shown" in page.partition("errorlist")[2]
-    assert not port.has_data
-
-
-@pytest.mark.parametrize("page", ["message", "drop"])
+@pytest.mark.parametrize("verb", ["edit", "drop"])
 def test_a_short_masked_value_cannot_be_found_by_trying(
-    admin_client: Client, order: Message, page: str
+    admin_client: Client, order: Message, verb: str
 ) -> None:
     Message.objects.filter(pk=order.pk).update(data={"card": "4711"})
 
-    seen = seen_of(admin_client, message_url(order, page))
+    seen = seen_on(html(admin_client, url_of(order, verb)))
 
     tried = (f'{{"card": "{number:04}"}}' for number in range(10_000))
     assert seen

@@ -15,7 +15,7 @@ from hipq_django import flow
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import fingerprint
-from hipq_django.flow.admin.message_editing import drop_message
+from hipq_django.flow.admin.message_pages import drop_message
 from hipq_django.flow.models import Message
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery

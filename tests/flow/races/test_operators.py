@@ -18,7 +18,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import transactions
 from hipq_django.database.locks import locked
 from hipq_django.flow.admin.forms import fingerprint
-from hipq_django.flow.admin.message_editing import drop_message, edit_message
+from hipq_django.flow.admin.message_pages import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import LogEntry, Message
 from hipq_django.flow.runs import dispatching
@@ -82,7 +82,7 @@ def message_on(node: flow.Node) -> Message:
     return Message.objects.select_related("port__node").get()
 
 
-@decided_by("admin.message_editing.locked")
+@decided_by("admin.message_pages.locked")
 @pytest.mark.parametrize("verb", [edit, drop])
 def test_a_message_is_changed_by_hand_while_somebody_reads_it(
     verb: Callable[[Message], None], holds: bool, node: flow.Node, steps: Steps
@@ -96,7 +96,7 @@ def test_a_message_is_changed_by_hand_while_somebody_reads_it(
     assert (changing.refusal is not None) == holds
 
 
-@decided_by("admin.message_editing.locked")
+@decided_by("admin.message_pages.locked")
 @pytest.mark.parametrize("verb", [edit, drop])
 def test_a_node_is_resumed_while_a_message_is_changed_by_hand(
     verb: Callable[[Message], None], holds: bool, node: flow.Node, steps: Steps

@@ -389,23 +389,22 @@ def seen_on(client: Client, url: str) -> str:
 def test_no_word_of_what_is_done_to_ports_and_messages_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None
 ) -> None:
-    url = f"{list_url(Node)}{nodes.pk}/port/{nodes.inputs['number'].row.pk}/"
+    port = nodes.inputs["number"].row
+    message = Message.objects.filter(port__node=nodes.pk, as_default=False)[0]
     sent = {"value": "5", "default": "5", "direction": "out", "port": "out", "node": f"{nodes.pk}"}
+    on_port = dict.fromkeys(("write", "default", "clear", "move"), port)
     asked, left = {}, {}
-    for do in ("write", "default", "clear", "move"):
+    for verb, row in {**on_port, "edit": message, "drop": message}.items():
         with rolled_back():
-            does = {**sent, "do": do, "seen": seen_on(admin_client, url)}
-            asked[do] = left_in_english(admin_client.post(url, does).content.decode())
+            url = f"{list_url(Node)}{nodes.pk}/{verb}/{row.pk}/"
+            does = {**sent, "seen": seen_on(admin_client, url)}
+            asked[verb] = left_in_english(admin_client.post(url, does).content.decode())
             does["confirmed"] = "1"
-            left[do] = told(admin_client.post(url, does, follow=True))
-    for page in ("message", "drop"):
-        row = Message.objects.filter(port__node=nodes.pk, as_default=False)[0]
-        url = f"{list_url(Node)}{nodes.pk}/{page}/{row.pk}/"
-        does = {"value": "9", "seen": seen_on(admin_client, url)}
-        left[page] = told(admin_client.post(url, does, follow=True))
+            left[verb] = told(admin_client.post(url, does, follow=True))
 
-    assert {do: words for do, words in asked.items() if words - {"number"}} == {}
-    assert {do: words for do, words in left.items() if words} == {}
+    names = {"number", "out"}
+    assert {verb: words for verb, words in asked.items() if words - names} == {}
+    assert {verb: words for verb, words in left.items() if words - names} == {}
 
 
 def test_no_word_of_what_is_done_to_a_graph_stays_english(
