@@ -34,7 +34,7 @@ from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Job
 from hipq_django.models.answer import MAX_MESSAGE_ID_CHARS
-from hipq_django.models.references import Keyed, pruned, twin, verb
+from hipq_django.models.naming import Keyed, pruned, twin, verb
 from hipq_django.models.undeclared_names import check_declared
 
 
@@ -58,8 +58,8 @@ def complete(
     kind = Answer.Kind.RESPONSE
     if isinstance(job, Job):
         return _receive_for(job, kind, response, message_id, part)
-    check_declared(instance, job.job_type, "complete")
-    answer = NewAnswer(*job, message_id=message_id, part=part)
+    check_declared(instance, job.job_type, job.verb)
+    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
     return receive_one(answer, kind, response, instance)
 
 
@@ -79,8 +79,8 @@ def fail(
     kind = Answer.Kind.ERROR
     if isinstance(job, Job):
         return _receive_for(job, kind, error, message_id, part)
-    check_declared(instance, job.job_type, "fail")
-    answer = NewAnswer(*job, message_id=message_id, part=part)
+    check_declared(instance, job.job_type, job.verb)
+    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
     return receive_one(answer, kind, error, instance)
 
 

@@ -22,7 +22,7 @@ from hipq_django.domain.validation import aware_moment, checked_priority, checke
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
 
 
 @verb
@@ -36,7 +36,7 @@ def cancel(
     they have, are cancelled too, and a final job is left as it is; without, raise
     `InvalidJobError` for a final job.
     """
-    found = live_job(job, "cancel", instance)
+    found = job_of(job, instance)
     said = checked_reason(reason) or "Cancelled"
     with write_transaction(found.using):
         read_row(found, locked(Job.objects.using(found.using).row_of(found)))
@@ -78,7 +78,7 @@ def reschedule(job: Job | Keyed, at: datetime, *, instance: str = DEFAULT) -> Jo
     `InvalidJobError` unless the job is waiting.
     """
     moment = aware_moment("at", at)
-    found = live_job(job, "reschedule", instance)
+    found = job_of(job, instance)
     return _edit(found, {"scheduled_run_time": moment})
 
 
@@ -89,7 +89,7 @@ def reprioritize(job: Job | Keyed, priority: int, *, instance: str = DEFAULT) ->
     Raise `InvalidJobError` unless the job is waiting.
     """
     values = {"priority": checked_priority(priority)}
-    return _edit(live_job(job, "reprioritize", instance), values)
+    return _edit(job_of(job, instance), values)
 
 
 def _edit(job: Job, values: dict[str, Any]) -> Job:
@@ -120,7 +120,7 @@ def run_now(job: Job | Keyed, *, instance: str = DEFAULT) -> Job:
     Its time windows are dropped, and so is what it waits for. Raise `InvalidJobError` unless it is
     waiting.
     """
-    found = live_job(job, "run_now", instance)
+    found = job_of(job, instance)
     with write_transaction(found.using):
         _lock_waiting(found)
         drop_needs([found], found.using)

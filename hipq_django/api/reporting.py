@@ -37,7 +37,7 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.models.references import Keyed, jobs_with_key, refusing, twin, verb
+from hipq_django.models.naming import Keyed, jobs_with_key, twin, verb
 
 if TYPE_CHECKING:
     Lock = Callable[[str], Job | None]
@@ -76,14 +76,12 @@ aextend = twin(extend)
 
 def report_attempt(job: Job, percent: float, message: str) -> bool:
     """Do what `Job.report` says."""
-    with refusing("report"):
-        return _report(*_meant_by_attempt(job), percent, message)
+    return _report(*_meant_by_attempt(job), percent, message)
 
 
 def extend_attempt(job: Job, seconds: float) -> datetime | None:
     """Do what `Job.extend` says."""
-    with refusing("extend"):
-        return _extend(*_meant_by_attempt(job), seconds)
+    return _extend(*_meant_by_attempt(job), seconds)
 
 
 def progress_callback(token: Token, percent: Any, message: Any) -> bool:
@@ -160,11 +158,11 @@ def _meant_by_token(token: Token) -> tuple[str, Lock]:
 
 
 def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
-    live = jobs_with_key(which, verb, instance).live()
+    live = jobs_with_key(which, instance).live()
     job: Job | None = next(iter(locked(live)[:1]), None)
     if job is not None and job.state == State.RUNNING:
         return job
-    _refuse(verb, "no such job is running", job, **which._asdict())
+    _refuse(verb, "no such job is running", job, job_type=which.job_type, job_key=which.job_key)
     return None
 
 

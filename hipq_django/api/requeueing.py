@@ -23,7 +23,7 @@ from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
-from hipq_django.models.references import Keyed, final_job, twin, verb
+from hipq_django.models.naming import Keyed, job_of, twin, verb
 
 MOST_LOOKED_AT = 100
 
@@ -38,7 +38,7 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
     before; a job of a batch stays in the same batch. Raise `InvalidJobError` for a job that is not
     final, `DuplicateJobKeyError` if its key is in use again.
     """
-    origin = final_job(job, "requeue", instance)
+    origin = job_of(job, instance, final=True)
     check_commits(origin.using)
     read_row(origin, Job.objects.using(origin.using).row_of(origin))
     if not origin.is_final:

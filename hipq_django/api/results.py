@@ -22,7 +22,7 @@ from hipq_django.exceptions import (
 )
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Job
-from hipq_django.models.references import pruned
+from hipq_django.models.naming import pruned
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """How many seconds pass between two looks at a job, at first and at most."""

@@ -33,7 +33,7 @@ from hipq_django.exceptions import (
     NamesEnqueue,
     UnknownOptionError,
 )
-from hipq_django.job_types.verbs import VerbsByKey
+from hipq_django.job_types.by_key import VerbsByKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

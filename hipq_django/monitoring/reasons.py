@@ -29,7 +29,7 @@ from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
 from hipq_django.models.job_type import without_values_of
-from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
 from hipq_django.monitoring.commands import command
 from hipq_django.transitions.history import failure_after
 from hipq_django.transitions.reports import why_given_up
@@ -52,7 +52,7 @@ def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     is executing in time. What threads do is known from the last heartbeats of their workers. The
     row is read anew, nothing is changed.
     """
-    asked = live_job(job, "explain", instance)
+    asked = job_of(job, instance)
     rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
     row = rows.row_of(asked).first()
     if row is None:

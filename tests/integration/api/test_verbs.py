@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import cycle, product
@@ -111,68 +112,56 @@ def test_a_verb_takes_a_job_or_its_type_and_key(verb: str, way: Callable[..., An
     assert expected is None or isinstance(result, expected)
 
 
-BAD: dict[str, tuple[Any, ...]] = {
-    "cancel": (5,),
-    "reschedule": (datetime(2030, 5, 1, 2),),  # noqa: DTZ001 - that is what is refused
-    "reprioritize": ("high",),
-    "progress": (101, "more than all"),
-    "extend": (-1,),
+NAMES_NO_JOB: dict[str, tuple[tuple[Any, ...], str]] = {
+    "unknown": (("ask", "x"), "job type 'ask' has no job with key 'x'."),
+    "none": (("ask", None), "job_key None"),
+    "empty": (("ask", ""), "job_key ''"),
+    "reserved": (("ask", "NONE"), "job_key"),
+    "never enqueued": ((JobFactory.build(pk=None),), "the job was never enqueued."),
+    "pruned": ((Job(pk=7),), "job 7 does not exist any more"),
 }
 
 
-@pytest.mark.parametrize("way", [by_key, by_async_declaration])
-@pytest.mark.parametrize("verb", ["cancel", "run_now", "reschedule", "reprioritize", "requeue"])
-def test_a_job_in_another_state_is_refused_in_the_same_words(
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_names_no_job_is_refused_with_the_name_of_the_verb(verb: str) -> None:
+    """An answer of another system is stored early for a key that is unknown."""
+    is_answer, is_report = verb in ("complete", "fail"), verb in ("progress", "extend")
+    for name, (about, said) in NAMES_NO_JOB.items():
+        if (is_answer and name == "unknown") or (is_report and name in ("unknown", "pruned")):
+            continue
+        with pytest.raises(hipq.HipqError, match=re.escape(said)) as raised:
+            getattr(hipq, verb)(*about, *VERBS[verb][0])
+        if raised.type is hipq.InvalidJobError:
+            assert str(raised.value).startswith(f"{verb}: ")
+
+
+@pytest.mark.parametrize("given", [(), ("ask",), (7,), (None, "order-7"), (JobFactory, "order-7")])
+def test_neither_a_job_nor_a_type_and_a_key_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match="cancel: give a Job, or a job type and a key"):
+        hipq.cancel(*given)
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], str, str]] = {
+    "cancel": ((), FINAL, "is final (succeeded), so there is nothing to cancel"),
+    "run_now": ((), FINAL, "is final (succeeded); use requeue to run it once more."),
+    "reschedule": ((NIGHT,), RUNNING, "is running; this is for waiting jobs"),
+    "reprioritize": (("high",), WAITING, "priority"),
+    "requeue": ((), WAITING, "is initial; only final jobs can be requeued"),
+    "progress": ((101, "more than all"), RUNNING, "percent"),
+    "extend": ((-1,), RUNNING, "seconds"),
+}
+
+
+@pytest.mark.parametrize("way", [by_job, by_key, by_async_declaration])
+@pytest.mark.parametrize("verb", REFUSED)
+def test_a_state_or_a_value_that_cannot_be_is_refused_in_the_same_words(
     verb: str, way: Callable[..., Any]
 ) -> None:
-    job = prepared(WAITING if verb == "requeue" else FINAL)
-    wants = {
-        "requeue": rf"requeue: {job} is initial; only final jobs can be requeued. Use run_now for "
-        "a waiting job.",
-        "cancel": f"cancel: {job} is final (succeeded), so there is nothing to cancel; "
-        "to cancel what it has enqueued, cancel it with its descendants.",
-    }
+    given, state, said = REFUSED[verb]
+    job = prepared(state)
 
-    with pytest.raises(hipq.InvalidJobError) as raised:
-        way(verb, job, *VERBS[verb][0])
-
-    final = f"{verb}: {job} is final (succeeded); use requeue to run it once more."
-    assert str(raised.value) == wants.get(verb, final)
-
-
-@pytest.mark.parametrize("way", [by_declaration, by_async_declaration])
-@pytest.mark.parametrize("verb", BAD)
-def test_a_value_that_cannot_be_is_refused_in_the_same_words(
-    verb: str, way: Callable[..., Any]
-) -> None:
-    job = prepared(VERBS[verb][1])
-
-    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: \w+ ") as raised:
-        way(verb, job, *BAD[verb])
-
-    with pytest.raises(hipq.InvalidJobError) as by_its_job:
-        by_job(verb, job, *BAD[verb])
-    assert str(raised.value) == str(by_its_job.value)
-    assert type(raised.value) is hipq.InvalidJobError
-
-
-@pytest.mark.parametrize("key", [None, "", "NONE"])
-def test_a_key_that_names_no_job_is_refused(key: Any) -> None:
-    for verb, (given, _, _) in VERBS.items():
-        is_answer = verb in ("complete", "fail")
-        error = hipq.InvalidAnswerError if is_answer else hipq.InvalidJobError
-        with pytest.raises(error, match=rf"{'' if is_answer else f'^{verb}: '}job_key {key!r}"):
-            getattr(hipq, verb)("ask", key, *given)
-
-
-@pytest.mark.parametrize(
-    "verb", ["cancel", "run_now", "reschedule", "reprioritize", "requeue", "explain"]
-)
-def test_an_unknown_key_is_refused(verb: str) -> None:
-    with pytest.raises(
-        hipq.InvalidJobError, match=rf"^{verb}: job type 'ask' has no job with key 'x'\.$"
-    ):
-        getattr(hipq, verb)("ask", "x", *VERBS[verb][0])
+    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: .*{re.escape(said)}"):
+        way(verb, job, *given)
 
 
 def test_a_report_about_a_job_that_is_not_running_is_answered_not_refused() -> None:
@@ -184,108 +173,6 @@ def test_a_report_about_a_job_that_is_not_running_is_answered_not_refused() -> N
     for about in ((final,), ("ask", "order-7"), ("ask", "x"), (pruned,)):
         assert hipq.progress(*about, 40) is False  # type: ignore[call-overload]  # either way
         assert hipq.extend(*about, 60) is None  # type: ignore[call-overload]  # either way
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_job_that_was_never_enqueued_is_refused_in_the_same_words(verb: str) -> None:
-    with pytest.raises(hipq.InvalidJobError) as raised:
-        by_job(verb, JobFactory.build(pk=None), *VERBS[verb][0])
-
-    assert str(raised.value) == f"{verb}: the job was never enqueued."
-
-
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("progress", "extend")])
-def test_a_job_that_was_pruned_is_refused_in_the_same_words(verb: str) -> None:
-    job = JobFactory.create(state="final")
-    Job.objects.filter(pk=job.pk).delete()
-
-    with pytest.raises(hipq.InvalidJobError) as raised:
-        by_job(verb, job, *VERBS[verb][0])
-
-    assert str(raised.value) == (
-        f"{verb}: job {job.pk} does not exist any more; it was pruned, or its transaction was "
-        "rolled back."
-    )
-
-
-NEEDED = {
-    "reschedule": ", at",
-    "reprioritize": ", priority",
-    "fail": ", error",
-    "progress": ", percent",
-    "extend": ", seconds",
-}
-"""What a verb needs beside the job, as its advice names it."""
-
-
-@pytest.mark.parametrize(
-    ("args", "options", "why"),
-    [
-        ((), {"job": 7}, "the job has its place and no name"),
-        ((), {}, "no job is given"),
-        (("ask",), {}, "'ask' is no Job"),
-        ((7,), {}, "7 is no Job"),
-        ((4, 1), {}, "4 is no Job"),
-        ((None, "order-7", 1), {}, "None is no Job"),
-        ((), {"job_type": 4, "job_key": "order-7"}, "4 is no Job"),
-    ],
-)
-def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(
-    args: Any, options: Any, why: str
-) -> None:
-    for verb in VERBS:
-        needed = NEEDED.get(verb, "")
-        with pytest.raises(TypeError) as raised:
-            getattr(hipq, verb)(*args, **options)
-
-        assert str(raised.value) == (
-            f"{verb}: {why}; write {verb}(job{needed}), or "
-            f'{verb}("charge_card", "order-7"{needed}) with a job type and a key.'
-        )
-
-
-def test_a_forgotten_key_is_told_with_the_way_out() -> None:
-    for verb in NEEDED:
-        with pytest.raises(TypeError, match=f"^{verb}: 'ask' is no Job; write {verb}"):
-            getattr(hipq, verb)("ask", 5)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_declaration_is_refused_with_its_own_verb(verb: str, declare: Declare) -> None:
-    @declare("bank.charge")
-    def charge_card(job: Job) -> None: ...
-
-    with pytest.raises(TypeError) as raised:
-        getattr(hipq, verb)(charge_card, "order-7")
-
-    needed = NEEDED.get(verb, "")
-    assert str(raised.value) == (
-        f"{verb}: the declaration of 'bank.charge' is no Job; write {verb}(job{needed}), or "
-        f'charge_card.{verb}("order-7"{needed}) with a key.'
-    )
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_job_in_the_place_of_its_key_is_refused_with_the_way_out(verb: str) -> None:
-    given, state, _ = VERBS[verb]
-    job = prepared(state)
-
-    with pytest.raises(TypeError) as raised:
-        getattr(get_declared("default", "ask"), verb)(job, *given)
-
-    assert str(raised.value) == (
-        f"{verb}: {job} is a Job, but the verbs of a job type take a job_key; "
-        f"call hipq_django.{verb}(job{NEEDED.get(verb, '')})."
-    )
-
-
-def test_an_instance_belongs_to_a_key() -> None:
-    job = prepared(WAITING)
-
-    with pytest.raises(hipq.InvalidJobError, match="'default', and instance='other' is given"):
-        hipq.cancel(job, instance="other")
-
-    assert hipq.cancel(job, instance="default").is_final
 
 
 def test_of_several_final_jobs_the_newest_is_meant() -> None:
@@ -326,27 +213,6 @@ def test_an_answer_to_a_job_finds_it_under_its_new_key(declare: Declare) -> None
     assert (answer.job_key, Job.objects.get(pk=job.pk).result) == ("theirs", "fine")
 
 
-def test_an_answer_to_a_job_that_is_final_is_late() -> None:
-    assert hipq.complete(prepared(FINAL), {"other": 1}).status == "late"
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"message_id": ""}, "message_id ''"),
-        ({"part": "#1"}, "part '#1'"),
-        ({"response": object()}, "not JSON"),
-    ],
-)
-def test_an_answer_to_a_job_that_cannot_be_stored_is_refused(given: Any, said: str) -> None:
-    job = prepared(RUNNING)
-
-    with pytest.raises(hipq.InvalidAnswerError, match=said):
-        hipq.complete(job, **given)
-
-    assert not Answer.objects.exists()
-
-
 # In a handler
 
 
@@ -373,19 +239,6 @@ def test_a_handler_reports_and_extends_with_or_without_a_key(
     assert (job.outcome, job.progress) == ("succeeded", 100)
 
 
-def test_an_async_handler_reports_and_extends(declare: Declare) -> None:
-    seen: list[Any] = []
-
-    @declare("steps")
-    async def steps(job: Job) -> Any:
-        seen.extend([await job.areport(25), await job.aextend(60) is not None])
-
-    hipq.enqueue("steps")
-    run_due_jobs()
-
-    assert seen == [True, True]
-
-
 def test_an_attempt_that_lost_its_job_reports_nothing() -> None:
     worker = HandWorker()
     hipq.enqueue("echo")
@@ -399,44 +252,7 @@ def test_an_attempt_that_lost_its_job_reports_nothing() -> None:
     assert Job.objects.get(pk=first.id).progress == 50
 
 
-@pytest.mark.parametrize("percent", [101, "half"])
-def test_a_report_that_cannot_be_is_refused(percent: Any) -> None:
-    job = prepared(RUNNING)
-
-    with pytest.raises(hipq.InvalidJobError, match="percent"):
-        job.report(percent)
-
-
 # A success is all of it
-
-
-@pytest.mark.parametrize("handled", [False, True])
-def test_a_job_that_succeeded_by_its_answer_is_done(handled: bool, declare: Declare) -> None:
-    asks = declare("asks")(lambda job: hipq.WAIT)
-    if handled:
-        asks.on_response(lambda job, response: response)
-    job = asks.enqueue(job_key="k")
-    run_due_jobs()
-    hipq.progress(job, 40)
-
-    asks.complete("k", "fine")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.progress) == ("succeeded", 100)
-
-
-def test_a_job_that_failed_stays_where_it_was(declare: Declare) -> None:
-    @declare("half")
-    def half(job: Job) -> Any:
-        job.report(50)
-        raise ValueError("no more")
-
-    job = half.enqueue()
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.progress) == ("failed", 50)
 
 
 def test_declarations_of_another_instance_mean_its_jobs(
