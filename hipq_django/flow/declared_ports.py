@@ -156,14 +156,9 @@ def _told(value: Any) -> str:
     return name if isinstance(value, list | tuple | dict) else f"{name} {quoted(value)}"
 
 
-def are_messages(values: object) -> bool:
-    """Return whether these are several messages; a text or a dict is one."""
-    return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
-
-
 def checked_messages(values: Iterable[Any], port: str) -> Iterable[Any]:
-    """Return what is to be written one by one; raise `InvalidPortError` for one message."""
-    if are_messages(values):
+    """Return messages that are written one by one; raise `InvalidPortError` for a single one."""
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
         return values
     raise InvalidPortError(
         f"port {port!r}: write_many({quoted(values)}); give a list of messages, or write one by "

@@ -15,6 +15,7 @@ from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import WAIT
 from hipq_django.domain.serialization import error_of
+from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import (
     HipqError,
     InvalidJobError,
@@ -138,29 +139,13 @@ def component(
     if callable(name):  # the code itself: nothing would be declared
         raise InvalidJobTypeError(NO_NAME)
     own, of_type, meta = _split(name, options)
-    _check_outs(name, outs)
 
     def declare(code: Any) -> Any:
-        if isinstance(code, type) and outs is not OUTS:
-            raise InvalidJobTypeError(
-                f"component {name!r}: outs={outs!r:.100} is for functions; a class declares its "
-                "out-ports as attributes, ok = flow.Out()."
-            )
         made = code if isinstance(code, type) else _of_function(name, code, outs)
         _register(name, made, {"queue": queue, "instance": instance, **own, "meta": meta}, of_type)
         return code
 
     return declare
-
-
-def _check_outs(name: str, outs: Sequence[str]) -> None:
-    is_list = isinstance(outs, list | tuple)
-    if not (is_list and all(isinstance(out, str) for out in outs)):
-        raise InvalidJobTypeError(
-            f"component {name!r}: outs={outs!r:.100}; give a list of names of out-ports."
-        )
-    if twice := next((out for out in outs if outs.count(out) > 1), None):
-        raise InvalidJobTypeError(f"component {name!r} declares out-port {twice!r} twice.")
 
 
 def _split(
@@ -172,7 +157,6 @@ def _split(
             raise InvalidJobTypeError(f"component {name!r}: {option}= is not for components.")
     own = OWN_OPTIONS | {key: value for key, value in options.items() if key in OWN_OPTIONS}
     _check_own(name, own)
-    _check_flags(name, own)
     of_type = {key: value for key, value in options.items() if key in TYPE_OPTIONS}
     meta = {key: value for key, value in options.items() if key not in {*own, *of_type}}
     known = (*OWN_OPTIONS, *TYPE_OPTIONS, "queue", "instance", "outs")
@@ -182,25 +166,18 @@ def _split(
     return own, of_type, meta
 
 
-def _check_flags(name: str, own: Mapping[str, Any]) -> None:
-    for option in ("status_publish", "log_data", "public"):
-        if not isinstance(own[option], bool):
-            raise InvalidJobTypeError(
-                f"component {name!r}: {option}={own[option]!r:.100}; give True or False."
-            )
-
-
 def _check_own(name: str, own: Mapping[str, Any]) -> None:
-    for option, choices in _CHOICES.items():
-        if own[option] not in choices:
-            near = nearest_name(str(own[option]), choices)
-            raise InvalidJobTypeError(f"component {name!r}: {option}={own[option]!r}{near}")
-    for option in ("batch", "runs_per_minute"):
-        value = own[option]
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-            raise InvalidJobTypeError(
-                f"component {name!r}: {option}={value!r}; give a number from 1 to 1,000,000."
-            )
+    for option, usual in OWN_OPTIONS.items():
+        value, choices = own[option], _CHOICES.get(option, ())
+        if choices:
+            fits, says = value in choices, nearest_name(str(value), choices)
+        elif isinstance(usual, bool):
+            fits, says = isinstance(value, bool), "; give True or False."
+        else:
+            fits = number_in(value, 1, 1_000_000) is not None and isinstance(value, int)
+            says = "; give a number from 1 to 1,000,000."
+        if not fits:
+            raise InvalidJobTypeError(f"component {name!r}: {option}={value!r:.100}{says}")
 
 
 def _register(

@@ -15,9 +15,8 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import State as JobState
-from hipq_django.domain.validation import aware_moment, checked_number, is_storable, number_in
+from hipq_django.domain.validation import aware_moment, checked_number, is_storable
 from hipq_django.engines import engine_for
-from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.family import tree_of
@@ -29,7 +28,6 @@ from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
 from hipq_django.models import Job
 
 MAX_SECONDS = 86_400 * 3_650
-MAX_RETRIES = 1_000
 
 
 def run(
@@ -196,10 +194,6 @@ def _update(node: Node, **values: Any) -> None:
 def lock(node: Node, ttl: float, *, retries: int = 3, retry_delay: float = 0.2) -> str | None:
     """Keep a node from running for some seconds; return the token, or None."""
     checked_number("retry_delay", retry_delay, 0, MAX_SECONDS)
-    if not isinstance(retries, int) or number_in(retries, 0, MAX_RETRIES) is None:
-        raise InvalidJobError(
-            f"retries {retries!r:.200}: give a whole number from 0 to {MAX_RETRIES:,}."
-        )
     for left in reversed(range(max(1, retries))):
         token = _try_to_lock(node, ttl)
         if token is not None or not left:

@@ -73,7 +73,6 @@ def _ask_set_ports(
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     sides = {"inputs": inputs, "outputs": outputs}
-    check_given(sides, "set_ports")
     given = {side: ports for side, ports in sides.items() if ports is not None}
     _note(run, node, "set_ports", **_as_json("set_ports", given))
 

@@ -99,15 +99,9 @@ def test_channels_are_a_list(channels: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"data": {"number": 5}},
-        {"data": {"number": "text"}},
-        {"data": [5]},
-        {"parent": "x", "name": "a"},
         {"args": 5},
         {"args": "abc"},
         {"args": None},
-        {"inputs": ["number"]},
-        {"outputs": 5},
     ],
 )
 @pytest.mark.parametrize("component", ["t.double", {"nodes": {"a": {"component": "t.double"}}}])
@@ -127,11 +121,6 @@ def test_an_option_that_is_unknown_is_refused_with_the_nearest_name(component: A
     ):
         flow.start(component, alais="shop")  # type: ignore[call-arg]  # what is refused
     assert not flow.Node.objects.exists()
-
-
-def test_job_options_are_a_dict() -> None:
-    with pytest.raises(hipq.InvalidJobError, match=r"job=\[1\]; give a dict"):
-        flow.start(Double, job=[1])  # type: ignore[arg-type]  # what is refused
 
 
 NUL = "a\0"
@@ -232,14 +221,6 @@ OF_RUNS: dict[str, Call] = {
 }  # fmt: skip
 
 OF_NODES: dict[str, Call] = {
-    "set_ports": (
-        lambda node, bad: node.set_ports(inputs=bad),
-        flow.FlowError, ["x", 5, [], -1], '; give a dict, {"order": {"default": 1}}',
-    ),
-    "lock, retries": (
-        lambda node, bad: node.lock(1, retries=bad),
-        hipq.InvalidJobError, [None, "x", [], {}, -1, 1.5, True], "a whole number from 0 to 1,000",
-    ),
     "lock, retry_delay": (
         lambda node, bad: node.lock(1, retry_delay=bad),
         hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
@@ -316,7 +297,6 @@ def test_what_runs_are_not_given(call: Call, script: Script) -> None:
 
 
 OF_RELATIVES: dict[str, Call] = {
-    "set_ports": OF_NODES["set_ports"],
     "state.set": (lambda child, bad: child.state.set(bad), *OF_STATES["set"][1:]),
     "state.unset": (lambda child, bad: child.state.unset(bad), *OF_STATES["unset"][1:]),
 }

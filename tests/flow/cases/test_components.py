@@ -114,9 +114,6 @@ def test_a_name_is_declared_once() -> None:
         ("public", "no", "give True or False"),
         ("log_data", "yes", "give True or False"),
         ("status_publish", 0, "give True or False"),
-        ("outs", "abc", "give a list of names of out-ports"),
-        ("outs", None, "give a list of names of out-ports"),
-        ("outs", ["a", None], "give a list of names of out-ports"),
         ("unique", True, "is not for components"),
     ],
 )
@@ -155,22 +152,6 @@ def test_other_options_are_kept_as_meta() -> None:
     port = flow.In(name="a", label="Order", unit="EUR", colour="red").options
 
     assert port.meta == {"label": "Order", "unit": "EUR", "colour": "red"}
-
-
-@pytest.mark.parametrize("outs", [["ok"], ("out",), []])
-def test_a_class_declares_its_out_ports_itself(outs: Any) -> None:
-    code = type("Wrong", (flow.Component,), {"perform": perform})
-
-    with pytest.raises(
-        hipq.InvalidJobTypeError,
-        match=r"component 't\.wrong': outs=.* is for functions; .* ok = flow\.Out\(\)",
-    ):
-        flow.component("t.wrong", outs=outs)(code)
-
-
-def test_a_function_names_each_out_port_once() -> None:
-    with pytest.raises(hipq.InvalidJobTypeError, match="declares out-port 'a' twice"):
-        flow.component("t.wrong", outs=["a", "b", "a"])
 
 
 def test_a_component_has_a_name() -> None:
