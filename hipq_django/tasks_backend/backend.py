@@ -20,7 +20,7 @@ from hipq_django.signals import send
 from hipq_django.tasks_backend.configured import instance_of
 from hipq_django.tasks_backend.extension import KIND, TASKS
 from hipq_django.tasks_backend.finding import (
-    TaskOfDjango,
+    DeclaredTask,
     check_options,
     declare,
     is_declared,
@@ -135,7 +135,7 @@ class HipqBackend(BaseTaskBackend):
         """Return the result of a task by its job, as that was read."""
         path = job.job_type.name
         known = get_declared(self.instance, path)  # also where that is an alias
-        task = known.task if isinstance(known, TaskOfDjango) else _task_or_none(path)
+        task = known.task if isinstance(known, DeclaredTask) else _task_or_none(path)
         return result_of(job, task, self.alias, self.task_class)
 
     def check(self, **kwargs: Any) -> list[Any]:

@@ -54,9 +54,9 @@ def declare(task: HipqTask, instance: str) -> Declaration:
             f"job type {path!r} is declared by {known.handler.__qualname__}, which is no task of "
             "django.tasks; rename one of them."
         )
-    if isinstance(known, TaskOfDjango) and known.name == path and known.task is task:
+    if isinstance(known, DeclaredTask) and known.name == path and known.task is task:
         return known
-    declared = TaskOfDjango(
+    declared = DeclaredTask(
         **checked_values(path, task.queue_name, instance, _type_options(task)),
         handler=handler_of(task),
         kind=KIND,
@@ -68,10 +68,10 @@ def declare(task: HipqTask, instance: str) -> Declaration:
 def is_declared(task: HipqTask, path: str, instance: str) -> bool:
     """Return whether this process has declared this very task, as nearly always."""
     known = get_declared(instance, path)
-    return isinstance(known, TaskOfDjango) and known.task is task and known.name == path
+    return isinstance(known, DeclaredTask) and known.task is task and known.name == path
 
 
-class TaskOfDjango(Declaration):
+class DeclaredTask(Declaration):
     """The declaration of a task of `django.tasks`."""
 
     task: HipqTask
