@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import (
-    charts,
     page,
     results,
     rounds,
@@ -23,10 +22,7 @@ from benchmarks import (
     targets,
 )
 from benchmarks.hipq.limits_at_work import full_share, loads
-from benchmarks.measuring import measurements
-from benchmarks.measuring.measurements import percentiles
-from benchmarks.measuring.tally import Stamps, Tally
-from benchmarks.paths import ROOT
+from benchmarks.measuring.tally import Tally
 from benchmarks.report import Spread, better, rows
 from benchmarks.results import DifferentMachineError, Results
 from benchmarks.rounds import Plan
@@ -51,29 +47,6 @@ def measured(**values: list[float]) -> Results:
     return found
 
 
-@pytest.mark.parametrize(
-    ("tries", "said"),
-    [
-        ([1, 1], "in one round;"),
-        ([3, 3], "in 3 interleaved rounds;"),
-        ([1, 5], "in 1 to 5 interleaved rounds;"),
-    ],
-)
-def test_the_page_says_in_how_many_rounds_workloads_were_run(tries: list[int], said: str) -> None:
-    found = measured(hipq_django=[3.0])
-    for workload, number in zip(("W3", "W24"), tries, strict=True):
-        for _ in range(number):
-            found.add_try(workload, "hipq_django")
-
-    assert f"in turn and {said}" in page.page(found, SYSTEMS)
-
-
-def test_a_spread_has_the_median_and_the_extremes() -> None:
-    spread = Spread((3.0, 1.0, 8.0))
-
-    assert (spread.median, spread.least, spread.most) == (3.0, 1.0, 8.0)
-
-
 @pytest.mark.parametrize(("figure", "ratio"), [(MORE, 2.0), (LESS, 0.5)])
 def test_a_ratio_above_one_means_that_ours_is_better(figure: Figure, ratio: float) -> None:
     assert better(figure, Spread((10.0,)), Spread((5.0,))) == ratio
@@ -82,23 +55,6 @@ def test_a_ratio_above_one_means_that_ours_is_better(figure: Figure, ratio: floa
 def test_a_ratio_is_made_of_figures_of_the_same_round() -> None:
     """The second round met a machine of half the speed, which is nobody's merit."""
     assert better(MORE, Spread((30.0, 16.0, 15.0)), Spread((10.0, 8.0, 5.0))) == 3.0
-
-
-def test_a_target_against_several_takes_the_best_of_each_round() -> None:
-    found = Results()
-    for system, series in (
-        ("hipq_django", [90.0, 60.0, 40.0]),
-        ("chancy", [100.0, 20.0]),
-        ("pgqueuer", [60.0, 30.0, 20.0]),
-    ):
-        for rate in series:
-            found.add("W1", system, {"jobs_per_second": rate})
-
-    assert verdict(found, "W1", "against the best peer on PostgreSQL") == (2.0, True)
-
-
-def test_there_is_no_ratio_to_what_was_not_measured() -> None:
-    assert better(MORE, Spread((10.0,)), None) is None
 
 
 def test_the_best_system_stands_first_with_its_ratio() -> None:
@@ -145,26 +101,11 @@ def test_what_was_not_measured_is_neither_reached_nor_missed() -> None:
     assert verdict(found, "W5", "median") == (None, None)
 
 
-def test_a_ratio_is_to_the_best_of_those_that_were_measured() -> None:
-    found = Results()
-    for system, rate in (("hipq_django", 900.0), ("chancy", 500.0), ("pgqueuer", 1_000.0)):
-        found.add("W1", system, {"jobs_per_second": rate})
-
-    assert verdict(found, "W1", "against the best peer on PostgreSQL") == (0.9, False)
-
-
 def test_a_target_against_another_workload_is_their_ratio() -> None:
     found = measured(hipq_django=[1_000.0])
     found.add("W6", "hipq_django", {"jobs_per_second": 800.0})
 
     assert verdict(found, "W6", "large table against an empty one") == (0.8, False)
-
-
-def test_a_target_of_figures_that_another_workload_yields() -> None:
-    found = Results()
-    found.add("W3", "hipq_django", {"memory_mb": 60.0})
-
-    assert verdict(found, "W7", "peak memory of a worker") == (60.0, True)
 
 
 def test_every_target_is_about_figures_that_are_measured() -> None:
@@ -177,21 +118,6 @@ def test_every_target_is_about_figures_that_are_measured() -> None:
             if of.workload in known:
                 assert (of.workload, of.figure) in shown
                 assert (of.system, of.workload) in measuring
-
-
-def test_what_is_compared_runs_side_by_side() -> None:
-    plan = Plan(SYSTEMS, WORKLOADS, 1, quick=True, folder=Path(), path=Path())
-
-    runs = [(workload.id, system.name) for workload, system in plan.runs()]
-
-    at = runs.index(("W3", "hipq_django"))
-    assert runs[at + 1 : at + 3] == [("W4", "hipq_django"), ("W6", "hipq_django")]
-    assert len(runs) == len(set(runs))
-
-
-def test_every_target_has_one_bound() -> None:
-    for target in targets.TARGETS:
-        assert (target.at_least is None) is not (target.at_most is None)
 
 
 def compared(before: list[float], now: list[float], figure: str = "jobs_per_second") -> Results:
@@ -241,15 +167,6 @@ def test_the_bounds_of_a_median_are_those_of_the_sign_test(
     assert states_report.median_bounds(values[::-1]) == (low, high)
 
 
-def test_a_figure_with_a_target_of_its_own_is_shown_and_not_judged() -> None:
-    found = compared([1.0], [9.0], "p99_ms")
-    found.add("W1", states_report.BEFORE, {"jobs_per_second": 1.0})
-    found.add("W1", states_report.NOW, {"jobs_per_second": 1.0})
-
-    assert states_report.is_as_fast(found)
-    assert "| 0.111 (0.11 to 0.11) | has a target of its own |" in states_report.page(found)
-
-
 def test_a_state_is_not_as_fast_where_nothing_was_measured_or_a_run_failed() -> None:
     assert not states_report.is_as_fast(compared([], []))
 
@@ -257,39 +174,6 @@ def test_a_state_is_not_as_fast_where_nothing_was_measured_or_a_run_failed() -> 
     found.add_error("W3", states_report.NOW, "a worker left with 1")
     assert not states_report.is_as_fast(found)
     assert "* W3 failed (now): a worker left with 1" in states_report.page(found)
-
-
-def test_a_figure_of_one_state_alone_is_named() -> None:
-    found = compared([1.0], [1.0])
-    found.add("W1", states_report.NOW, {"bare_creates_per_second": 1.0})
-
-    assert "* W1, bare `create`, rows/s: not measured in both states." in states_report.page(found)
-
-
-def test_the_states_take_turns_to_be_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states_report, "TURNS", {"W1": 2})
-    runs = states_report.runs_of([by_id("W1"), by_id("W3")], rounds=2)
-
-    assert [f"{number} {workload.id} {state}" for number, workload, state in runs] == [
-        "0 W1 before", "0 W1 now", "1 W1 now", "1 W1 before", "0 W3 before", "0 W3 now",
-        "2 W1 before", "2 W1 now", "3 W1 now", "3 W1 before", "1 W3 now", "1 W3 before",
-    ]  # fmt: skip
-
-
-def test_what_the_state_before_measures_otherwise_is_left_out() -> None:
-    known = {"W1": ("enqueue", "jobs", "warm_up"), "W3": ("drain", "jobs")}
-
-    said = [states_report.lacking(by_id(name), known) for name in ("W1", "W3", "W20")]
-
-    assert said == [
-        "",
-        "the state before measures it in another way.",
-        "the state before does not have it.",
-    ]
-
-
-def test_a_state_is_asked_for_what_it_measures_by_its_own_code() -> None:
-    assert states.known(ROOT)["W3"] == ("drain", "jobs", "workers")
 
 
 def test_every_workload_that_is_compared_is_ours_and_has_a_judged_figure() -> None:
@@ -302,9 +186,9 @@ def test_every_workload_that_is_compared_is_ours_and_has_a_judged_figure() -> No
 SAMPLE = {"table_bytes": 1_048_576, "index_bytes": 0, "waiting": 2, "held": False}
 
 
-def soaked(*rates: float, held: range = range(0)) -> dict[str, float]:
+def soaked(*rates: float) -> dict[str, float]:
     samples = [
-        {**SAMPLE, "second": number, "jobs_per_second": rate, "held": number in held}
+        {**SAMPLE, "second": number, "jobs_per_second": rate, "held": False}
         for number, rate in enumerate(rates)
     ]
     return soak_report.figures({"rate": 10.0, "samples": samples})
@@ -316,15 +200,6 @@ def test_a_soak_is_judged_by_its_second_and_its_last_quarter() -> None:
         "throughput_late": 9.0,
         "megabytes_early": 1.0,
         "megabytes_late": 1.0,
-        "seconds_behind": 0.2,
-    }
-
-
-def test_a_soak_with_a_held_transaction_is_judged_before_during_and_after_it() -> None:
-    assert soaked(10.0, 9.0, 4.0, 5.0, 8.0, held=range(1, 4)) == {
-        "throughput_before": 10.0,
-        "throughput_held": 5.0,
-        "throughput_after": 8.0,
         "seconds_behind": 0.2,
     }
 
@@ -345,12 +220,6 @@ def test_figures_of_two_machines_are_not_merged() -> None:
         results.merged(Results(machine={"cores": "2"}), Results(machine={"cores": "4"}))
 
 
-def test_figures_of_one_machine_are_merged_though_one_run_had_no_redis() -> None:
-    old = Results(servers={"PostgreSQL": "18", "Redis": "7"}, rounds=3)
-
-    assert results.merged(old, Results(servers={"PostgreSQL": "18"})) == old
-
-
 def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
     found = measured(hipq_django=[1_000.0, 3_000.0], chancy=[250.0, 750.0])
     found.missing["celery"] = "pip found no such version"
@@ -362,32 +231,6 @@ def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
     assert "Huey (Redis) failed: `There is no redis-server`" in text
     assert "not measured: pip found no such version" in text
     assert "$" not in text
-
-
-def test_the_page_says_which_targets_were_reached_and_which_were_missed() -> None:
-    text = page.page(measured(hipq_django=[26_000.0], pgqueuer=[52_000.0]), SYSTEMS)
-
-    assert "| W3 | one worker |" not in text
-    assert "| W3 | against pgqueuer | ≥ 1 × | 0.500 × |" in text  # noqa: RUF001 - the page has it
-    number = len(targets.TARGETS)
-    assert f"1 of {number} targets reached, 1 missed, {number - 2} not measured." in text
-
-
-def test_the_page_says_which_systems_were_given_fewer_jobs() -> None:
-    found = measured(hipq_django=[1.0], celery=[1.0])
-    for name in ("hipq_django", "celery"):
-        found.sizes.setdefault("W3", {})[name] = {}
-
-    assert "* Celery (Redis): 3,000 jobs, because" in page.page(found, SYSTEMS)
-
-
-@pytest.mark.parametrize("workload", [w.id for w in WORKLOADS if w.slow])
-def test_the_page_names_what_slow_systems_are_given(workload: str) -> None:
-    found = measured(celery=[1.0])
-    found.sizes[workload] = {"django_tasks_db": {}}
-    found.add(workload, "django_tasks_db", {by_id(workload).figures[0].name: 1.0})
-
-    assert "* django-tasks-db: " in page.page(found, SYSTEMS)
 
 
 def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
@@ -403,14 +246,6 @@ def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
         assert f"(benchmarks/{name})" in text
         ElementTree.parse(tmp_path / "benchmarks" / name)
     assert "Measured on 2030-01-01, abacus." in text
-
-
-def test_bars_are_as_long_as_their_values() -> None:
-    drawn = charts.bars("a < b", "", [charts.Bar("x & y", 2.0, "2"), charts.Bar("z", 1.0, "1")])
-
-    rectangles = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}rect")
-    first, second = [float(r.attrib["width"]) for r in rectangles if r.attrib["class"] == "peer"]
-    assert first == pytest.approx(2 * second, abs=0.1)
 
 
 def test_every_system_has_known_workloads_and_pinned_requirements() -> None:
@@ -449,31 +284,10 @@ def test_a_run_that_was_cut_off_goes_on_with_what_is_left(
     }
 
 
-def test_slow_systems_are_given_fewer_jobs_to_drain() -> None:
-    jobs = {s.name: by_id("W3").sizes_of(s, quick=False)["jobs"] for s in SYSTEMS}
-
-    assert (jobs["hipq_django"], jobs["pgqueuer"], jobs["celery"]) == (20_000, 20_000, 3_000)
-
-
-def test_a_system_can_have_sizes_of_its_own_and_the_page_says_so() -> None:
-    [prefect] = [system for system in SYSTEMS if system.name == "prefect"]
-    found = measured()
-    found.sizes["W14"] = {"prefect": {}}
-    found.add("W14", "prefect", {"pipelines_per_second_1": 1.0})
-
-    assert by_id("W14").sizes_of(prefect, quick=False)["pipelines"] == 200
-    assert by_id("W14").sizes_of(prefect, quick=True) == by_id("W14").quick
-    assert "* Prefect (SQLite): 200 pipelines, because" in page.page(found, SYSTEMS)
-
-
 def test_every_workload_has_the_same_sizes_in_small() -> None:
     for workload in WORKLOADS:
         assert workload.sizes.keys() == workload.quick.keys()
         assert workload.slow.keys() <= workload.sizes.keys()
-
-
-def test_percentiles_are_by_the_nearest_rank() -> None:
-    assert percentiles([float(n) for n in range(1, 101)]) == {"p50_ms": 50.0, "p99_ms": 99.0}
 
 
 def test_a_queue_is_full_when_the_next_job_does_not_fit() -> None:
@@ -497,14 +311,6 @@ def test_a_tally_counts_what_threads_and_processes_handled(tmp_path: Path) -> No
     assert (there.total(), there.workers()) == (3, 2)
 
 
-def test_a_stamp_is_zero_until_the_job_has_begun(tmp_path: Path) -> None:
-    stamps = Stamps(tmp_path)
-    stamps.stamp(7)
-
-    assert Stamps(tmp_path).moment(7) > 0
-    assert stamps.moment(8) == 0
-
-
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
 def test_what_a_run_left_behind_is_killed() -> None:
     sleeper = [sys.executable, "-c", "print(flush=True); import time; time.sleep(999)"]
@@ -523,26 +329,3 @@ def test_what_a_run_left_behind_is_killed() -> None:
         assert mine.wait() == -signal.SIGKILL
         assert other.poll() is None
         other.kill()
-
-
-def test_what_a_system_prints_itself_is_no_figure() -> None:
-    outcome = runs.parsed('hello\n{"figure": "f", "value": 2}\n{"level": 1}\n{"note": "n"}\n3\n')
-
-    assert (outcome.figures, outcome.notes) == ({"f": 2.0}, ["n"])
-
-
-def test_the_reason_of_a_failure_is_its_last_error() -> None:
-    assert runs.reason("Traceback\nx.FirstError: a\nValueError: b\n  hint\n") == "ValueError: b"
-
-
-def test_a_second_without_a_job_counts_until_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stamped = Stamps(tmp_path)
-    monkeypatch.setattr(measurements, "stamps", lambda: stamped)
-    for second in (5, 8):
-        stamped.stamp(second)
-
-    found = [measurements._next_moment(second) for second in (5, 6, 8)]
-
-    assert found == [stamped.moment(5), stamped.moment(8), stamped.moment(8)]

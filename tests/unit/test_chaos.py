@@ -6,25 +6,22 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from random import Random
 from textwrap import indent
 from typing import Any
 
 import pytest
 
-from chaos import orders, page
-from chaos.cells import CELLS, by_name
+from chaos import page
+from chaos.cells import CELLS
 from chaos.checks import RULES, check
 from chaos.collecting import unexpected
 from chaos.databases import POSTGRES
 from chaos.evidence import AnswerRow, Bounds, Crew, Evidence, JobRow, TimeoutRow
-from chaos.faults.server import AWAY_SECONDS
-from chaos.figures import figures, full_seconds, idle_seconds, recovery_seconds, waits
+from chaos.figures import figures, full_seconds, idle_seconds, recovery_seconds
 from chaos.fleet import Stopped
 from chaos.ledger import Event, Ledger, Reader
 from chaos.orders import TOMORROW, Order
 from chaos.results import Outcome, Results, load, save
-from chaos.run import BEAT_SECONDS, THREADS
 
 pytestmark = pytest.mark.embedded  # no database is touched
 
@@ -136,29 +133,6 @@ def test_an_innocent_job_that_fails_has_a_wrong_end(outcome: str) -> None:
     assert wrong(Story().planned("a").evidence(row("a", outcome))) == {"wrong_outcome": 1}
 
 
-@pytest.mark.parametrize(("times", "found"), [((1, 2, 3), {}), ((1, 2), {"wrong_outcome": 1})])
-def test_a_job_beside_which_three_workers_are_killed_may_fail(
-    times: tuple[float, ...], found: dict[str, int]
-) -> None:
-    story = Story().planned("a").begun("a", *times).event("killed", "", 0.9, worker=PID)
-
-    assert wrong(story.evidence(row("a", "failed"))) == found
-
-
-def test_a_cancel_that_does_not_hold_is_a_wrong_end() -> None:
-    story = Story().planned("a", ends=("succeeded", "cancelled")).event("cancelled", "a", 0.5)
-
-    assert wrong(story.evidence(row("a", "cancelled"))) == {}
-    assert wrong(story.evidence(row("a"))) == {"wrong_outcome": 1}
-
-
-def test_a_job_that_wants_no_second_try_may_fail_only_where_workers_are_lost() -> None:
-    story = Story().planned("a", job_type="never")
-
-    assert wrong(story.evidence(row("a", "failed"), bounds=Bounds(may_lose=True))) == {}
-    assert wrong(story.evidence(row("a", "failed"))) == {"wrong_outcome": 1}
-
-
 @pytest.mark.parametrize(
     ("what", "more"),
     [
@@ -180,13 +154,6 @@ def test_a_start_after_the_end_is_found(what: str, more: dict[str, Any]) -> None
     assert wrong(started(1.6)) == {"started_after_end": 1}
 
 
-def test_an_answer_that_came_too_late_ends_nothing() -> None:
-    story = Story().planned("a").event("answered", "a", 1.0, status="late", message="m")
-    answers = (AnswerRow("a", "m", "response", "late"),)
-
-    assert wrong(story.begun("a", 3.0).evidence(row("a"), answers=answers)) == {}
-
-
 def test_a_start_in_a_paused_queue_is_found() -> None:
     def started(at: float) -> Evidence:
         story = Story().planned("a", job_type="pausing").event("paused", "", 1.0)
@@ -196,32 +163,6 @@ def test_a_start_in_a_paused_queue_is_found() -> None:
     assert wrong(started(2.0)) == {"started_after_end": 1}
 
 
-def test_a_start_in_a_worker_that_was_given_up_is_found() -> None:
-    def started(at: float) -> Evidence:
-        story = Story().planned("a").event("given up", "", 1.0, worker=PID)
-        return story.event("back", "", 4.0, worker=PID).begun("a", at).evidence(row("a"))
-
-    assert wrong(started(1.4)) == wrong(started(3.9)) == {}
-    assert wrong(started(3.0)) == {"started_after_end": 1}
-
-
-def test_a_process_that_wakes_may_end_one_step_in_each_thread_but_not_run_a_backlog() -> None:
-    def woken(count: int) -> Evidence:
-        story = Story().event("waking", "", 9.0, worker=PID)
-        for key in map(str, range(count)):
-            story.planned(key, ends=("cancelled",)).event("cancelled", key, 1.0).begun(key, 9.1)
-        return story.evidence(*(row(str(key), "cancelled") for key in range(count)))
-
-    assert wrong(woken(THREADS)) == {}
-    assert wrong(woken(THREADS + 3)) == {"started_after_end": 3}
-
-
-def test_a_start_before_its_time_is_found() -> None:
-    story = Story().planned("a", delay=10.0).begun("a", 9.0)
-
-    assert wrong(story.evidence(row("a"))) == {"too_early": 1}
-
-
 def test_a_timeout_before_its_time_is_found() -> None:
     def timed_out(at: float) -> Evidence:
         story = Story().planned("a", timeout=4.0).begun("a", 1.0, 8.0)
@@ -229,10 +170,6 @@ def test_a_timeout_before_its_time_is_found() -> None:
 
     assert wrong(timed_out(5.1)) == {}
     assert wrong(timed_out(4.0)) == {"too_early": 1}
-
-
-def test_what_the_sampler_saw_above_a_limit_is_told() -> None:
-    assert wrong(sound(above=["queue bank: 13 of 12"])) == {"above_limit": 1}
 
 
 def tenants(*runs: tuple[float, float]) -> Evidence:
@@ -274,13 +211,6 @@ def test_an_acknowledged_answer_that_does_not_count_is_found(answers: tuple[Answ
     assert set(wrong(sound(answers=answers))) == {"wrong_answers"}
 
 
-def test_the_result_of_a_response_handler_says_what_was_answered() -> None:
-    story = Story().planned("a")
-    answers = (AnswerRow("a", "m", "response", "accepted", "yes"),)
-
-    assert wrong(story.evidence(row("a", result={"checked": "yes"}), answers=answers)) == {}
-
-
 @pytest.mark.parametrize(
     ("crew", "count"),
     [
@@ -294,10 +224,6 @@ def test_the_result_of_a_response_handler_says_what_was_answered() -> None:
 )
 def test_a_worker_that_is_not_well_is_found(crew: Crew, count: int) -> None:
     assert wrong(sound(crew=crew)) == {"bad_workers": count}
-
-
-def test_workers_may_be_given_up_where_the_fault_hides_them() -> None:
-    assert wrong(sound(crew=Crew(3, 3, lost=2), bounds=Bounds(may_lose=True))) == {}
 
 
 def test_an_exception_that_nobody_explains_is_found_in_the_log(tmp_path: Path) -> None:
@@ -315,13 +241,6 @@ def test_an_exception_that_nobody_explains_is_found_in_the_log(tmp_path: Path) -
 
     assert found == ["ValueError: max() iterable argument is empty"]
     assert wrong(sound(logged=found)) == {"unexpected_errors": 1}
-
-
-def test_a_long_wait_is_wrong_where_the_fault_does_not_explain_it() -> None:
-    story = Story().planned("a").begun("a", 7.0)
-
-    assert wrong(story.evidence(row("a"))) == {}
-    assert wrong(story.evidence(row("a"), bounds=Bounds(longest_wait=5))) == {"too_slow": 1}
 
 
 def test_a_worker_that_starts_nothing_for_long_is_found() -> None:
@@ -350,14 +269,6 @@ def test_recovery_is_the_time_until_the_next_start_and_until_the_load_is_carried
     assert wrong(replace(found, bounds=Bounds(recovery=1.5))) == {"too_slow": 1}
 
 
-def test_figures_name_the_jobs_that_ran_again_and_the_longest_wait() -> None:
-    found = figures(sound(crew=Crew(3, 2)))
-
-    assert (found["jobs"], found["runs"], found["again"], found["most_runs"]) == (5, 5, 1, 2)
-    assert (found["longest_wait"], found["workers"], found["expected"]) == (0.1, 2, 3)
-    assert sorted(waits(sound())) == pytest.approx([0.1, 0.1])
-
-
 def test_what_is_written_to_the_ledger_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     ledger, reader = Ledger(path), Reader(path)
@@ -370,17 +281,6 @@ def test_what_is_written_to_the_ledger_is_read_once(tmp_path: Path) -> None:
     assert (event.what, event.key, event.attempt, event.pid) == ("begin", "a", 2, os.getpid())
     assert event.more == {"seconds": 0.5}
     assert reader.read() == []
-
-
-def test_events_of_many_jobs_are_written_at_once(tmp_path: Path) -> None:
-    Ledger(tmp_path / "ledger").write_many("planned", {"a": {"due": 1.0}, "b": {}})
-
-    read = Reader(tmp_path / "ledger").read()
-
-    assert [(e.what, e.key, e.more) for e in read] == [
-        ("planned", "a", {"due": 1.0}),
-        ("planned", "b", {}),
-    ]
 
 
 def outcome(**counts: int) -> Outcome:
@@ -411,18 +311,4 @@ def test_the_page_says_what_held_and_what_did_not(tmp_path: Path) -> None:
     assert all(f"(`{cell.name}`)" in text for cell in CELLS)
 
 
-def test_a_page_without_results_says_so() -> None:
-    assert "Nothing has been run yet." in page.page(Results())
-
-
 # What a fault is made of
-
-
-def test_an_outage_amid_reservations_lasts_until_held_threads_are_free() -> None:
-    """Else no thread would ask about what it is to start; nor is any worker silent for too long."""
-    kinds = [order.job_type for order in orders.held(Random(0))]
-    held = kinds.count("slow_among_quick")
-
-    assert held >= THREADS * by_name("outage-reserved").workers
-    assert kinds[0] == kinds[-1] == "plain"
-    assert orders.HELD_SECONDS < min(AWAY_SECONDS) < max(AWAY_SECONDS) < 3 * BEAT_SECONDS

@@ -111,24 +111,6 @@ def test_a_commit_whose_reply_is_lost_was_carried_out(
     assert server.heard[-1] == b"COMMIT"
 
 
-def test_a_commit_that_is_lost_never_reaches_the_server(
-    proxy: Proxy, server: Server, client: socket.socket
-) -> None:
-    proxy.network.lose_requests = 1.0
-
-    assert asked(client, b"COMMIT") == b""
-    assert server.heard == [b"hello"]
-
-
-def test_a_torn_message_arrives_by_half(
-    proxy: Proxy, server: Server, client: socket.socket
-) -> None:
-    proxy.network.tear = 1.0
-
-    assert asked(client, b"12345678") in (b"", b"12")
-    server.await_heard(b"1234")
-
-
 def test_a_slow_network_takes_its_time_each_way(proxy: Proxy, client: socket.socket) -> None:
     proxy.network.latency = (SHORT_SECONDS, SHORT_SECONDS)
     began = now()

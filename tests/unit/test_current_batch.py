@@ -46,19 +46,6 @@ def test_of_two_results_of_a_claim_one_counts_whoever_comes_first() -> None:
     assert (batch.unfinished, len(batch)) == (0, 0)
 
 
-def test_a_result_of_a_claim_that_was_discarded_does_not_count() -> None:
-    batch, [kept, dropped] = CurrentBatch(), claims(2)
-    batch.add([kept, dropped])
-    batch.discard([dropped])
-
-    for claim in (dropped, kept):
-        batch.deliver(Succeeded(claim, None))
-
-    with batch.lease() as lease:
-        assert [result.claim for result in lease.results] == [kept]
-    assert (batch.unfinished, batch.unwritten, len(batch)) == (0, 1, 1)
-
-
 @pytest.mark.parametrize(
     ("number", "size"), [(MAX_UNWRITTEN, SMALL_BYTES), (4, MAX_UNWRITTEN_BYTES // 4)]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipq_django.maintenance.duties import MAX_PAUSE_SECONDS, MOVING_SHARE, SHARE, Duty
+from hipq_django.maintenance.duties import MOVING_SHARE, SHARE, Duty
 
 
 def duty(seconds: float = 1) -> Duty:
@@ -25,14 +25,6 @@ def test_a_duty_that_always_takes_long_rests_for_a_share_of_the_time() -> None:
     slow.rest(0.3, 0)
 
     assert slow.rest(0.3, 0) == pytest.approx(0.3 / SHARE)
-
-
-@pytest.mark.parametrize(("seconds", "most"), [(1, MAX_PAUSE_SECONDS), (60, 60)])
-def test_however_slow_a_duty_is_it_does_not_rest_for_ever(seconds: float, most: float) -> None:
-    slow = duty(seconds)
-    slow.rest(600.0, 0)
-
-    assert slow.rest(600.0, 0) == most
 
 
 def test_a_duty_that_has_moved_something_is_done_again_soon() -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -160,28 +159,6 @@ def test_a_block_that_raises_writes_its_lines(written: Writes) -> None:
 
     events.warning("after", number=2)
     assert shown(written.getvalue()) == ["event=before number=1", "event=after number=2"]
-
-
-def test_other_threads_write_at_once(written: Writes) -> None:
-    with events.together():
-        events.warning("held", number=1)
-        thread = threading.Thread(target=events.warning, args=("other",), kwargs={"number": 2})
-        thread.start()
-        thread.join()
-        assert shown(written.getvalue()) == ["event=other number=2"]
-
-    assert shown(written.getvalue()) == ["event=other number=2", "event=held number=1"]
-
-
-def test_a_long_block_is_written_in_parts(written: Writes) -> None:
-    text = "x" * (events.LinesHandler.MAX_CHARS // 2)
-    with events.together():
-        for number in range(3):
-            events.warning("long", text, number=number)
-        assert len(written.parts) == 1
-
-    assert len(written.parts) == 2
-    assert written.getvalue().count("event=long") == 3
 
 
 def test_a_closed_stream_stops_nobody(written: Writes) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hipq_django.database import notify
-from hipq_django.database.notify import LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS, channel_of
+from hipq_django.database.notify import LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS
 
 KEY = ("default", 1)
 
@@ -21,10 +21,6 @@ def spoken(*moments: float) -> list[float]:
 
 def test_the_first_enqueue_wakes_and_those_right_after_it_do_not() -> None:
     assert spoken(0, 0.01, 0.04, 0.06) == [0, 0.06]
-
-
-def test_jobs_that_come_seldom_each_wake() -> None:
-    assert spoken(0, 0.1, 0.2, 0.3, 0.4) == [0, 0.1, 0.2, 0.3, 0.4]
 
 
 def test_each_queue_has_its_own_pause() -> None:
@@ -52,8 +48,3 @@ def test_nothing_is_kept_quiet_for_longer_than_a_worker_looks_often(gaps: list[f
             last = now
         else:
             assert now - last < LONGEST_PAUSE_SECONDS
-
-
-def test_a_channel_is_a_name_that_the_database_takes() -> None:
-    assert channel_of("default") == "hipq_default"
-    assert len(channel_of("x" * 100)) == 63

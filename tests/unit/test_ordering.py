@@ -22,31 +22,7 @@ def at(minute: int, *, seconds: float = 0) -> datetime:
     return datetime(2015, 3, 1, 10, minute, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
-EXAMPLE = [(at(32), 700), (at(33), 50), (at(33), 100), (at(40), 1), (at(40), 7)]
 """The worked example of the hipq README, in the order of time first."""
-
-
-def ranked(ordering: Ordering, jobs: list[tuple[datetime, int]]) -> list[tuple[datetime, int]]:
-    return sorted(jobs, key=lambda job: ordering.rank(*job))
-
-
-def test_time_first_orders_the_example_as_the_readme_does() -> None:
-    """T27: scheduled time, then priority."""
-    assert ranked(Ordering(Order.TIME), EXAMPLE[::-1]) == EXAMPLE
-
-
-def test_priority_first_orders_the_example_by_priority() -> None:
-    """T27: priority, then scheduled time."""
-    ordered = ranked(Ordering(Order.PRIORITY), EXAMPLE)
-
-    assert [priority for _, priority in ordered] == [1, 7, 50, 100, 700]
-
-
-def test_priority_first_takes_the_earlier_of_two_with_the_same_priority() -> None:
-    """T27."""
-    ordering = Ordering(Order.PRIORITY)
-
-    assert ordering.rank(at(32), 5) < ordering.rank(at(33), 5)
 
 
 def test_times_within_one_granule_count_as_equal() -> None:
@@ -55,11 +31,6 @@ def test_times_within_one_granule_count_as_equal() -> None:
 
     assert ordering.rank(at(33, seconds=59.9), 50) < ordering.rank(at(33), 100)
     assert ordering.rank(at(33, seconds=60), 50) > ordering.rank(at(33), 100)
-
-
-def test_the_default_granularity_is_a_second() -> None:
-    assert Ordering().rank(at(0, seconds=0.9), 1) < Ordering().rank(at(0), 2)
-    assert Ordering().rank(at(0, seconds=1), 1) > Ordering().rank(at(0), 2)
 
 
 def test_ageing_lets_a_point_of_priority_weigh_so_many_seconds() -> None:
@@ -151,25 +122,12 @@ def test_the_front_is_not_behind_the_first_due_job(
     assert ordering.low_water_mark(rank, moment) <= rank
 
 
-@pytest.mark.parametrize("order", [Order.PRIORITY, Order.AGEING])
-def test_an_order_by_priority_has_no_front_where_nothing_is_due(order: Order) -> None:
-    ordering = Ordering(order)
-
-    assert ordering.low_water_mark(None, NOON) <= ordering.rank(NOON, MIN_PRIORITY)
-
-
 def test_the_bound_of_time_first_leaves_out_what_has_long_been_due() -> None:
     ordering = Ordering(Order.TIME)
 
     assert ordering.rank(NOON, MAX_PRIORITY) < ordering.first_future_rank(
         NOON + timedelta(seconds=1)
     )
-
-
-def test_the_bound_of_time_first_leaves_out_the_jobs_of_the_future() -> None:
-    ordering = Ordering(Order.TIME)
-
-    assert ordering.rank(NOON + timedelta(seconds=1), MIN_PRIORITY) > ordering.high_water_mark(NOON)
 
 
 @pytest.mark.parametrize("order", list(Order))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -38,16 +37,6 @@ def test_what_cannot_be_expected_is_refused(arguments: tuple[Any, ...], said: st
         hipq.WAIT_FOR(*arguments)
 
 
-def test_it_shows_what_is_expected() -> None:
-    shown = [repr(hipq.WAIT_FOR(3)), repr(hipq.WAIT_FOR("front", "back"))]
-
-    assert shown == ["hipq_django.WAIT_FOR(3)", "hipq_django.WAIT_FOR('front', 'back')"]
-
-
-def test_it_can_be_pickled() -> None:
-    assert pickle.loads(pickle.dumps(hipq.WAIT_FOR("front"))).expects == ["front"]
-
-
 @given(names, names)
 def test_named_parts_are_complete_when_none_is_missing(expected: list[str], got: list[str]) -> None:
     is_complete = parts.is_complete(expected, got)
@@ -63,10 +52,6 @@ def test_named_parts_are_collected_in_the_order_expected(
 
     assert responses == {part: part.upper() for part in got}
     assert [part for part in responses if part in expected] == [p for p in expected if p in got]
-
-
-def test_counted_answers_are_collected_in_the_order_of_arrival() -> None:
-    assert parts.collected(2, [("#1", "b"), ("#2", "a")]) == ["b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from hipq_django.scheduler.polling import (
     MAX_SCAN_PAUSE,
-    MAX_SECONDS,
     PROBE_SECONDS,
     QUICK_SECONDS,
     SCAN_SHARE,
@@ -44,34 +43,6 @@ def test_after_a_look_that_found_nothing_they_wait_from_the_first_turn() -> None
 
     assert looks.defer_probe(AT)
     assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
-
-
-def test_after_a_look_that_found_something_they_wait_since_then() -> None:
-    """However long a pass took over what it found."""
-    looks = ProbePacer()
-    looks.record(AT - 1, AT - 1, full_scan=True, has_found=True)
-
-    assert not looks.defer_probe(AT)
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.09])
-def test_slow_looks_take_a_share_of_the_time(seconds: float) -> None:
-    looks = looked((seconds, False))
-
-    assert looks.defer_probe(AT + seconds / SHARE * 0.99)
-    assert not looks.defer_probe(AT + seconds / SHARE * 1.01)
-
-
-def test_a_look_while_the_database_stood_still_does_not_keep_them_waiting_for_long() -> None:
-    looks = looked((60.0, False))
-
-    assert not looks.defer_probe(AT + MAX_SECONDS)
-
-
-def test_a_slow_whole_look_does_not_make_the_next_one_late() -> None:
-    looks = looked((0.0, False), (1.0, True))
-
-    assert not looks.defer_probe(AT + PROBE_SECONDS * 1.01)
 
 
 def test_quick_looks_are_whole() -> None:
@@ -121,19 +92,6 @@ def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
     assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01)
 
 
-def test_however_many_they_are_they_are_looked_through_each_second() -> None:
-    assert scanned(60.0).may_begin(QUEUE, AT + MAX_SECONDS)
-
-
-def test_few_held_jobs_are_looked_through_at_once() -> None:
-    assert scanned(QUICK_SECONDS).may_begin(QUEUE, AT)
-
-
-def test_a_queue_is_looked_through_to_its_end_without_a_pause() -> None:
-    """Else a job behind very many held ones would be found very late."""
-    assert scanned(0.5, full_scan=False).may_begin(QUEUE, AT)
-
-
 def test_once_that_was_in_vain_the_next_time_has_pauses() -> None:
     scans = scanned(0.02)
     scans.record(QUEUE, AT + 1, AT + 1.02, LIMITS, full_scan=False)
@@ -152,10 +110,6 @@ def test_what_may_change_a_verdict_ends_the_pause() -> None:
     assert scans.may_begin(QUEUE, AT)
 
 
-def test_other_queues_do_not_wait() -> None:
-    assert scanned(0.5).may_begin(QUEUE + 1, AT)
-
-
 @pytest.mark.parametrize(
     ("looked_at", "started", "most"), [(0, 0, False), (500, 249, False), (500, 250, True)]
 )
@@ -169,14 +123,6 @@ def test_most_of_what_a_look_was_for_started_or_not(
     scans.gave(2, 1, 1)
 
     assert scans.start_most(1) is most
-
-
-def test_what_started_most_is_forgotten_by_the_next_look() -> None:
-    scans = HeldBackScans()
-    scans.gave(1, 10, 10)
-    scans.gave(1, 10, 0)
-
-    assert not scans.start_most(1)
 
 
 # How long jobs whose starts are counted may take to start

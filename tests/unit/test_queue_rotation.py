@@ -81,13 +81,3 @@ def test_of_several_called_queues_the_one_that_was_served_last_comes_last() -> N
         turns.put_first(name)
 
     assert names(turns.pop_next()) == ["c", "a", "b"]
-
-
-def test_a_look_knows_better_than_what_was_left() -> None:
-    turns = QueueRotation()
-    turns.after_probe(busy(A, B))
-    turns.keep_rest(busy(B))
-
-    turns.after_probe(busy(A))
-
-    assert turns.pop_next() == []

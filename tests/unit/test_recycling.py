@@ -30,7 +30,3 @@ def test_memory_counts_once_a_job_has_started() -> None:
     assert Recycling(little).reason(0) == ""
     assert Recycling(little).reason(1).startswith("it has ")
     assert 5 < resident_megabytes() < 10_000
-
-
-def test_without_a_bound_it_runs_for_ever() -> None:
-    assert Recycling(WorkerOptions()).reason(10**12) == ""

@@ -62,47 +62,38 @@ def test_each_region_gets_its_share_of_the_limit() -> None:
     assert started == {"east": 40, "north": 30, "west": 30}
 
 
-def test_what_runs_counts_against_the_share() -> None:
-    """T23."""
-    running = loads(*regions(east=3))
-
-    assert len(admitted(REGIONS, candidates(*regions(east=5)), running=running)) == 1
+FIVE, EAST = hipq.KeyLimit("tenant", 5), {"region": "east"}
+A, ONE = {"tenant": "a"}, hipq.KeyLimit("tenant", 1)
+REST = hipq.ShareLimit("region", {"east": 0.8}, other=0.2)
 
 
-def test_a_share_counts_factors_not_jobs() -> None:
-    """T23."""
-    asked = candidates(*regions(east=5), factor=2)
-
-    assert len(admitted(REGIONS, asked, limit=10)) == 2
-
-
-def test_a_job_heavier_than_its_share_runs_when_no_other_of_that_share_runs() -> None:
-    asked = candidates(*regions(east=2), factor=9)
-
-    assert len(admitted(REGIONS, asked)) == 1
-    assert admitted(REGIONS, asked, running=loads(*regions(east=1))) == []
-
-
-@pytest.mark.parametrize("data", [{"region": "south"}, {"region": None}, {}, "text", None, [1]])
-def test_values_that_are_not_named_have_no_share(data: Any) -> None:
-    assert admitted(REGIONS, candidates(data)) == []
-
-
-def test_values_that_are_not_named_share_what_is_left_for_others() -> None:
-    throttler = hipq.ShareLimit("region", {"east": 0.8}, other=0.2)
-    asked = candidates({"region": "north"}, {"region": "west"}, {}, {"region": ["list"]})
-
-    assert len(admitted(throttler, asked)) == 2
-
-
-def test_a_critical_job_needs_no_share() -> None:
-    running = loads(*regions(east=4))
-
-    assert len(admitted(REGIONS, candidates(*regions(east=1), factor=0), running=running)) == 1
-
-
-def test_a_queue_without_limit_has_no_shares() -> None:
-    assert len(admitted(REGIONS, candidates(*regions(east=50)), limit=0)) == 50
+@pytest.mark.parametrize(
+    ("throttler", "asked", "options", "number"),
+    [
+        # T23: running jobs count, by their factors.
+        (REGIONS, candidates(*[EAST] * 5), {"running": loads(EAST, EAST, EAST)}, 1),
+        (REGIONS, candidates(*[EAST] * 5, factor=2), {}, 2),
+        (FIVE, candidates(A, A), {"running": loads(A, factor=4)}, 1),
+        # One that is heavier than its limit runs when no other of that share or key runs.
+        (REGIONS, candidates(EAST, EAST, factor=9), {}, 1),
+        (REGIONS, candidates(EAST, factor=9), {"running": loads(EAST)}, 0),
+        (FIVE, candidates(A, factor=9), {}, 1),
+        (FIVE, candidates(A, factor=9), {"running": loads(A)}, 0),
+        # Values that are not named share what is left for others.
+        *((REGIONS, candidates(data), {}, 0) for data in ({"region": None}, {}, "text", None, [1])),
+        (REST, candidates({"region": "north"}, {}, {"region": ["list"]}), {}, 2),
+        # A critical job needs no share, and a queue without a limit has none.
+        (REGIONS, candidates(EAST, factor=0), {"running": loads(*[EAST] * 4)}, 1),
+        (REGIONS, candidates(*[EAST] * 50), {"limit": 0}, 50),
+        # Jobs without the key are not limited; its value may be any JSON.
+        *((ONE, candidates(data, data), {}, 2) for data in ({}, {"tenant": None}, "text", [1])),
+        *((ONE, candidates(*[{"tenant": v}] * 2), {}, 1) for v in ("", 7, True, ["a"], {"b": 1})),
+    ],
+)
+def test_so_many_jobs_are_let_start(
+    throttler: Throttler, asked: list[Candidate], options: dict[str, Any], number: int
+) -> None:
+    assert len(admitted(throttler, asked, **options)) == number
 
 
 def test_the_reason_names_the_share_that_is_used_up() -> None:
@@ -111,50 +102,12 @@ def test_the_reason_names_the_share_that_is_used_up() -> None:
     assert verdict == hipq.Hold("share of region 'east' is used up: 4 of 4")
 
 
-# Limits per key
-
-
 def test_each_value_of_the_key_has_the_limit_to_itself() -> None:
     asked = candidates(*[{"tenant": name} for name in "aaabbb"])
 
-    assert Counter(d["tenant"] for d in admitted(hipq.KeyLimit("tenant", 2), asked)) == {
-        "a": 2,
-        "b": 2,
-    }
+    started = Counter(data["tenant"] for data in admitted(hipq.KeyLimit("tenant", 2), asked))
 
-
-def test_running_jobs_count_against_the_limit_of_their_key() -> None:
-    running = loads({"tenant": "a"}, factor=4)
-
-    assert admitted(hipq.KeyLimit("tenant", 5), candidates({"tenant": "a"}, {"tenant": "a"}),
-                    running=running) == [{"tenant": "a"}]  # fmt: skip
-
-
-def test_a_job_heavier_than_its_limit_runs_when_no_other_of_the_key_runs() -> None:
-    heavy = candidates({"tenant": "a"}, factor=9)
-
-    assert len(admitted(hipq.KeyLimit("tenant", 5), heavy)) == 1
-    assert admitted(hipq.KeyLimit("tenant", 5), heavy, running=loads({"tenant": "a"})) == []
-
-
-@pytest.mark.parametrize("data", [{}, {"tenant": None}, "text", None, [1], 5])
-def test_jobs_without_the_key_are_not_limited(data: Any) -> None:
-    asked = candidates(data, data, data)
-
-    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 3
-
-
-def test_the_empty_text_is_a_value_like_any_other() -> None:
-    asked = candidates({"tenant": ""}, {"tenant": ""})
-
-    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 1
-
-
-@pytest.mark.parametrize("value", [7, True, 1.5, ["a"], {"b": 1}])
-def test_the_value_of_a_key_may_be_any_json(value: Any) -> None:
-    asked = candidates({"tenant": value}, {"tenant": value})
-
-    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 1
+    assert started == {"a": 2, "b": 2}
 
 
 # Rates
@@ -180,13 +133,6 @@ class Starts:
 
     def since(self, moment: datetime) -> int:
         return sum(start > moment for start in self.moments)
-
-
-def test_no_more_than_the_count_start_at_once() -> None:
-    starts = Starts(hipq.RateLimit(3, per=60))
-
-    assert starts.ask(NOON, 10) == 3
-    assert starts.ask(NOON, 10) == 0
 
 
 def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
@@ -259,15 +205,6 @@ def test_of_many_starts_about_a_hundred_moments_are_kept() -> None:
     kept = starts.queue.throttler_state["RateLimit(100000, 60)"]
     assert 90 < len(kept) <= 102
     assert sum(number for _, number in kept) >= starts.since(NOON + timedelta(seconds=39.9))
-
-
-def test_the_starts_that_are_kept_do_not_grow_without_bound() -> None:
-    starts = Starts(hipq.RateLimit(2, per=1))
-    for second in range(100):
-        starts.ask(NOON + timedelta(seconds=second), 5)
-
-    assert len(starts.moments) == 200
-    assert len(str(starts.queue.throttler_state)) < 200
 
 
 def test_a_limit_goes_on_from_the_starts_of_the_one_in_whose_place_it_comes() -> None:

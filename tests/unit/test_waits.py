@@ -27,13 +27,6 @@ def test_a_lock_that_lasts_is_to_be_named_once() -> None:
     assert (locks.end(1, AT + 40), locks.end(1, AT + 41)) == (40, 0)
 
 
-def test_the_end_of_a_short_lock_is_not_told() -> None:
-    locks = LastingLocks(30)
-    locks.wait(1, AT)
-
-    assert locks.end(1, AT + 29) == 0
-
-
 def test_a_lock_of_a_queue_in_which_nothing_waits_is_forgotten() -> None:
     locks = LastingLocks(30)
     for queue in (1, 2):
