@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from django.db import Error, connections
 
 from hipq_django import events
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.errors import in_one_line, is_locked_out
 from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.waits import pause_after
+from hipq_django.maintenance import early_answers, recovery, reranking
+from hipq_django.maintenance.undeclared import UndeclaredTypes
+from hipq_django.models import Worker
 
 OFTEN_SECONDS = 1.0
 """Between two looks of what jobs wait for: how late a timeout or a due time may be noticed."""
@@ -67,6 +72,31 @@ class Duty:
     def has_more(self) -> bool:
         """Whether something waits for it, or may wait."""
         return self.next_due is not None or self.moved > 0
+
+
+def often_seconds(config: InstanceSettings) -> float:
+    """Return how often a worker looks at what jobs wait for."""
+    return min(OFTEN_SECONDS, config.heartbeat_seconds)
+
+
+def duties_of_instance(config: InstanceSettings, worker: Worker) -> list[Duty]:
+    """Return the duties that need nothing of the process that does them."""
+    beat, often = config.heartbeat_seconds, often_seconds(config)
+    sweep, early = Sweep(config), early_answers.EarlyAnswers(config)
+    not_expired = RefusedRows("expire_early", "answer_id")
+
+    def expire_early() -> int:
+        return early_answers.expire_early(config, not_expired)
+
+    return [
+        Duty("match_early", often, early.match, refused=early.refused),
+        Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
+        Duty("expire_early", beat, expire_early, refused=not_expired),
+        Duty("warn_of_undeclared", beat, UndeclaredTypes(config, worker).warn),
+        Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
+        Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
+        Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
+    ]
 
 
 class Duties:

@@ -16,13 +16,15 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage, said_of
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.database.refused_rows import RefusedRows
-from hipq_django.dependencies.unholding import Sweep
 from hipq_django.engines.values import DeclaredLostError
 from hipq_django.extensions import tell_of_start
-from hipq_django.maintenance import early_answers, recovery, reranking
-from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
-from hipq_django.maintenance.undeclared import UndeclaredTypes
+from hipq_django.maintenance.duties import (
+    OFTEN_SECONDS,
+    Duties,
+    Duty,
+    duties_of_instance,
+    often_seconds,
+)
 from hipq_django.models import Worker
 from hipq_django.processes.connections import renew_broken
 from hipq_django.processes.declaring import Declaring
@@ -230,38 +232,20 @@ class WorkerProcess(RegisteredProcess):
         return bool(reason)
 
     def _make_duties(self) -> list[Duty]:
-        config, beat = self.config, self.config.heartbeat_seconds
-        often = min(OFTEN_SECONDS, beat)
-        sweep, not_expired = Sweep(config), RefusedRows("expire_early", "answer_id")
-
-        def expire_early() -> int:
-            return early_answers.expire_early(config, not_expired)
-
-        return [
-            *self._duties_of_running_jobs(often, beat),
-            Duty("declare_schedules", beat, self.declaring.declare),
-            Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
-            Duty("retire_schedules", beat, self.declaring.retire),
-            Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
-            Duty("sweep_companions", often, lambda: companions.sweep(config)),
-            Duty("expire_early", beat, expire_early, refused=not_expired),
-            Duty("warn_of_undeclared", beat, UndeclaredTypes(config, self.worker).warn),
-            Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
-            Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
-            Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
-        ]
-
-    def _duties_of_running_jobs(self, often: float, beat: float) -> list[Duty]:
         witness, scheduler = self._witness, self.scheduler
-        early, look = early_answers.EarlyAnswers(self.config), beat / LOOKS_IN_A_BEAT
-        release = scheduler.release_unconfirmed
+        beat, often = self.config.heartbeat_seconds, often_seconds(self.config)
+        look, release = beat / LOOKS_IN_A_BEAT, scheduler.release_unconfirmed
         return [
             self._duty_of_overdue_jobs(often),
             Duty("look_at_threads", often, self._held.look),
             Duty("decide_without_thread", often, scheduler.decide_without_thread),
-            Duty("match_early", often, early.match, refused=early.refused),
             Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
+            Duty("declare_schedules", beat, self.declaring.declare),
+            Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
+            Duty("retire_schedules", beat, self.declaring.retire),
+            Duty("sweep_companions", often, lambda: companions.sweep(self.config)),
+            *duties_of_instance(self.config, self.worker),
         ]
 
     def _duty_of_overdue_jobs(self, often: float) -> Duty:
