@@ -14,13 +14,14 @@ from hipq_django.admin.fields import EditForm, NumberField, checked
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.job_options import EDITED, checks
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.base import title
 
-EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
+EDITABLE = tuple(checks(EDITED))
 
 
 def wanted_time(job: Job) -> datetime:

@@ -38,7 +38,7 @@ from hipq_django.models import Answer, Job, JobType, Queue
 ERROR_HEAD_CHARS = 120
 MAX_FOUND = 1_000
 
-EDITABLE = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
+EDITABLE = (*JobForm.edits, "seen_attempt")
 READ_ONLY = ("scheduled", "priority", "factor")
 SECTIONS = (
     (

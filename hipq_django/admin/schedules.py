@@ -199,7 +199,7 @@ class ScheduleAdmin(RowActions):
         if not row.is_declared:
             return gettext("made here, or by hipq.schedule")
         text = gettext(
-            "declared in code; what is changed here stays until the code changes that value"
+            "declared in code; if the times are changed here, they stay until hipq_sync --reset"
         )
         return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
 

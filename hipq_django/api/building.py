@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -15,20 +14,15 @@ from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
 from hipq_django.domain.dependencies import HELD_UNTIL
 from hipq_django.domain.drafts import BoundJob, NewJob, OnConflict
+from hipq_django.domain.job_options import GIVEN, OF_TYPES, checks
 from hipq_django.domain.ordering import HELD_RANK
 from hipq_django.domain.states import NONE
 from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, checked_unique_key
 from hipq_django.domain.validation import (
-    aware_moment,
     checked_data,
-    checked_delay,
-    checked_factor,
     checked_key,
     checked_name,
-    checked_priority,
-    checked_timeout,
     checked_type_name,
-    checked_windows,
 )
 from hipq_django.engines.rows import JobTemplate, job_template, queue_of, unsaved_job
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
@@ -190,10 +184,7 @@ class Builder:
             place,
             row,
             self.now,
-            timeout=row.default_timeout,
-            priority=row.default_priority,
-            throttle_factor=row.default_throttle_factor,
-            time_windows=row.default_time_windows,
+            **{name: getattr(row, column) for name, column in _COLUMNS.items()},
             parent_id=self._parent_id,
             batch_id=self.batch and self.batch.pk,
         )
@@ -229,14 +220,8 @@ def _unique(row: JobType, declared: Declaration | None) -> Unique | None:
     return row.uniqueness  # the code is of another release, or that of another service
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "scheduled_run_time": partial(aware_moment, "scheduled_run_time"),
-    "delay": checked_delay,
-    "timeout": checked_timeout,
-    "priority": checked_priority,
-    "throttle_factor": checked_factor,
-    "time_windows": checked_windows,
-}
+_CHECKS = checks(GIVEN)
+_COLUMNS = {option.name: option.column for option in OF_TYPES if GIVEN in option.places}
 _own = attrgetter(*_CHECKS)
 _NOTHING_OWN = (None,) * len(_CHECKS)
 

@@ -20,6 +20,7 @@ from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.dependencies.needs import without_success
 from hipq_django.domain.dependencies import PART, was_ended_by
+from hipq_django.domain.job_options import CHANGED, checks
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
@@ -230,10 +231,7 @@ def link_again(
 
 def copy_of_final(job: Job) -> Job:
     """Return an unsaved job with the values of a final one, which is its origin."""
-    names = (
-        "job_data", "job_key", "timeout", "priority", "throttle_factor", "time_windows",
-        "waiting_key", "schedule_id", "due_time",
-    )  # fmt: skip
+    names = (*checks(CHANGED), "waiting_key", "schedule_id", "due_time")
     values = {name: getattr(job, name) for name in names}
     fresh = new_job(job.queue, job.job_type, clock.now(job.using), **values)
     fresh.origin = job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, fields
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from hipq_django.domain.parts import UNNAMED
@@ -13,6 +12,7 @@ from hipq_django.exceptions import InvalidJobError, UnknownOptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
+    from decimal import Decimal
 
     from hipq_django.domain.dependencies import On
     from hipq_django.domain.retries import RetryPolicy
@@ -154,17 +154,6 @@ class NewAnswer:
     error: Any = field(default=None, repr=False)
     message_id: str | None = None
     part: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobDefaults:
-    """The default values for jobs of this type."""
-
-    timeout: float = 86_400.0
-    priority: int = 100
-    throttle_factor: Decimal = Decimal(1)
-    time_windows: tuple[TimeWindow, ...] = ()
-    time_zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
+from hipq_django.domain.job_options import GIVEN, OF_TYPES, in_json
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import MAX_ID, checked_data, checked_name, is_storable
@@ -57,7 +58,7 @@ class StartOptions(TypedDict, total=False):
     on_conflict: Literal["raise", "return"]
 
 
-OF_JOBS = ("priority", "throttle_factor", "timeout", "time_windows", "queue", "data")
+OF_JOBS = (*(o.name for o in OF_TYPES if GIVEN in o.places), "queue", "data")
 """What `job=` may say of the jobs of a node's runs."""
 
 
@@ -200,9 +201,7 @@ def checked_job(job: Mapping[str, Any] | None, instance: str) -> dict[str, Any]:
             near = nearest_name(option, OF_JOBS)
             raise InvalidJobError(f"flow.start: job has no option {option!r}{near}{hint}")
     plain = {option: value for option, value in options.items() if option in JOB_OPTIONS}
-    stored = {**plain, **given_values(NewJob("", **plain))}
-    if "throttle_factor" in stored:
-        stored["throttle_factor"] = float(stored["throttle_factor"])  # JSON has no decimals
+    stored = {**plain, **in_json(given_values(NewJob("", **plain)))}
     if "queue" in stored:
         checked_name("queue", stored["queue"])
     if "data" in options:

@@ -11,21 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 from django.utils.functional import cached_property
 
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.domain.drafts import JobDefaults, TypeOptions
+from hipq_django.domain.drafts import TypeOptions
+from hipq_django.domain.job_options import DEFAULTS, OF_TYPES, in_json
 from hipq_django.domain.redaction import checked_fields
 from hipq_django.domain.schedules import Cron, Every, checked_schedule_name, spec_of
 from hipq_django.domain.uniqueness import Unique, checked_unique
 from hipq_django.domain.validation import (
     checked_counted,
-    checked_factor,
     checked_max_timeout,
     checked_name,
-    checked_priority,
-    checked_timeout,
     checked_type_name,
-    checked_zone,
 )
-from hipq_django.domain.windows import parse_windows
 from hipq_django.exceptions import (
     InvalidJobError,
     InvalidJobTypeError,
@@ -88,7 +84,8 @@ class Declaration(NamesEnqueue, VerbsByKey):
     handler: Handler
     instance: str = DEFAULT
     queue: str = DEFAULT_QUEUE
-    defaults: JobDefaults = field(default_factory=JobDefaults)
+    defaults: dict[str, Any] = field(default_factory=DEFAULTS.copy)
+    """The defaults of its jobs, by the columns of its row."""
     policy: RetryPolicy | None = None
     max_timeout: float | None = None
     sensitive: tuple[str, ...] = ()
@@ -119,15 +116,8 @@ class Declaration(NamesEnqueue, VerbsByKey):
 
     @cached_property
     def as_declared(self) -> dict[str, Any]:
-        """The values with which a row is created, in the form that is compared and stored."""
-        return {
-            "queue": self.queue,
-            "default_timeout": self.defaults.timeout,
-            "default_priority": self.defaults.priority,
-            "default_throttle_factor": str(self.defaults.throttle_factor),
-            "default_time_windows": [str(window) for window in self.defaults.time_windows],
-            "time_zone": self.defaults.time_zone,
-        }
+        """What the code says of the row, as JSON has it."""
+        return in_json({"queue": self.queue, **self.defaults})
 
     @property
     def function_name(self) -> str:
@@ -185,7 +175,9 @@ def checked_values(
             "queue": checked_name("queue", queue),
             "defaults": defaults,
             "policy": _checked_policy(name, options.get("retry")),
-            "max_timeout": checked_max_timeout(options.get("max_timeout"), defaults.timeout),
+            "max_timeout": checked_max_timeout(
+                options.get("max_timeout"), defaults["default_timeout"]
+            ),
             "sensitive": checked_fields(options.get("sensitive", ())),
             "counted_answers": checked_counted(options.get("counted_answers", False)),
             "aliases": _checked_aliases(options.get("aliases", ())),
@@ -226,15 +218,9 @@ def checked_handler(name: str, handler: H, *given: str) -> H:
     return handler
 
 
-def _defaults(options: TypeOptions) -> JobDefaults:
-    plain = JobDefaults()
-    return JobDefaults(
-        timeout=checked_timeout(options.get("timeout", plain.timeout)),
-        priority=checked_priority(options.get("priority", plain.priority)),
-        throttle_factor=checked_factor(options.get("throttle_factor", plain.throttle_factor)),
-        time_windows=parse_windows(options.get("time_windows") or ()),
-        time_zone=checked_zone(options.get("time_zone") or ""),
-    )
+def _defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None}
+    return {o.column: o.check(given.get(o.name, o.default)) for o in OF_TYPES}
 
 
 def _checked_schedules(name: str, given: Any) -> dict[str, Cron | Every]:

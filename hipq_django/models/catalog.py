@@ -1,7 +1,7 @@
 """The rows of queues and job types, kept in step with the setting and the code.
 
-What the setting or the code says for the first time, or says anew, is written to the row; what
-an operator changed in the admin stays. An enqueue takes what its code declares, and writes nothing
+What the setting and the code say is written to the rows; what an operator has edited stays, as
+`edits` says. An enqueue takes what its code declares, and writes nothing
 to rows that exist in its caller's transaction: what workers of another release must know of a type,
 its signature and kind, follows after the commit, and the rest is written by `sync`.
 """
@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from decimal import Decimal
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from django.db import Error, OperationalError, connections, models, transaction
+from django.db import Error, OperationalError, connections, transaction
 from django.db.models import QuerySet
 
-from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.job_options import in_json
 from hipq_django.domain.validation import checked_name, checked_type_name
 from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration
 from hipq_django.job_types.registry import get_all_declared, get_declared
 from hipq_django.models import JobType, Queue
+from hipq_django.models.edits import changes, shown_edits
 from hipq_django.models.undeclared_names import check_queue
 
 
@@ -150,8 +150,21 @@ def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
     return rows.filter(instance=config.name)
 
 
-def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list[str]:
+def never(name: str) -> bool:
+    """Return False: no edit is reset."""
+    return False
+
+
+def sync(
+    instance: str,
+    *,
+    creates: bool = True,
+    is_newest: bool = True,
+    is_reset: Callable[[str], bool] = never,
+) -> list[str]:
     """Bring the queues and job types of an instance up to the setting and the code.
+
+    What was edited stays, but for the rows whose names are to be reset.
 
     Unless it `creates` rows, those that are missing stay so until a job needs them. Unless this
     process `is_newest` of the workers, rows stay as the newest one has written them, because it may
@@ -162,44 +175,49 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     left: list[str] = []
     queues = {queue.name: queue for queue in _queues(config)}
     found = {row.name: row for row in _job_types(config)}
-    missing = [one for one in get_all_declared(instance) if creates and one.name not in found]
-    for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
-        if name in queues and name in config.queues:
-            _sync_queue(config, queues[name], left, is_newest=is_newest)
-        elif creates and name not in queues:
-            with _unless_locked(config.database, left, f"queue {name}"):
-                queues[name] = _create_queue(config, name)
-    _create_job_types(config, missing, queues, left)
+    if is_newest:
+        for queue in queues.values():
+            _sync_queue(config, queue, left, is_reset=is_reset(queue.name))
+    if creates:
+        _create_missing(config, queues, found, left)
+    change = partial(_type_changes, is_reset=is_reset) if is_newest else _added_sensitive
     for row in found.values():  # those of aliases, too
-        _sync_job_type(config, row, queues, left, is_newest=is_newest)
+        _sync_job_type(config, row, left, change)
     return left
 
 
-def _sync_queue(
-    config: InstanceSettings, queue: Queue, left: list[str], *, is_newest: bool
+def _create_missing(
+    config: InstanceSettings,
+    queues: dict[str, Queue],
+    found: Mapping[str, JobType],
+    left: list[str],
 ) -> None:
+    missing = [one for one in get_all_declared(config.name) if one.name not in found]
+    for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
+        if name not in queues:
+            with _unless_locked(config.database, left, f"queue {name}"):
+                queues[name] = _create_queue(config, name)
+    _create_job_types(config, missing, queues, left)
+
+
+def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str], *, is_reset: bool) -> None:
     wanted = _queue_values(config, queue.name)
-    if is_newest and queue.declared != wanted:
+    if queue.name in config.queues and (is_reset or queue.declared != wanted):
         with _unless_locked(config.database, left, f"queue {queue.name}"):
-            _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
+            change = partial(changes, wanted=wanted, is_reset=is_reset)
+            _write(Queue.objects.using(config.database), queue, change)
 
 
 def _sync_job_type(
     config: InstanceSettings,
     row: JobType,
-    queues: Mapping[str, Queue],
     left: list[str],
-    *,
-    is_newest: bool,
+    change: Callable[[JobType, Declaration], dict[str, Any]],
 ) -> None:
     declared = get_declared(config.name, row.name)
-    if declared is not None and _is_outdated(row, declared):
+    if declared is not None and change(row, declared):
         with _unless_locked(config.database, left, f"job type {row.name}"):
-            changes = partial(_added_sensitive, declared=declared)
-            if is_newest:
-                queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
-                changes = partial(_type_changes, declared=declared, queue=queue)
-            _write(_job_types(config), row, changes)
+            _write(_job_types(config), row, lambda now: change(now, declared))
 
 
 @contextmanager
@@ -222,36 +240,15 @@ def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any
     now = locked(rows.filter(pk=row.pk)).first()
     if now is not None and (values := changes(now)):
         rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
-        _warn_of_kept(now, values)
-
-
-def _warn_of_kept(row: Queue | JobType, values: dict[str, Any]) -> None:
-    """Log what was declared anew and stays as an operator changed it; `values` are written."""
-    wanted = values.get("declared", row.declared)
-    anew = {name: value for name, value in wanted.items() if row.declared.get(name) != value}
-    about: dict[str, Any] = {"queue" if isinstance(row, Queue) else "job_type": row.name}
-    for name, value in _from_stored(type(row), anew).items():
-        kept = getattr(row, name)
-        if name not in values and kept != value:
-            events.warning(
-                "setting_ignored",
-                "an operator has changed it in the admin, and that counts; change it there",
-                **about,
-                instance=row.instance,
-                option=name,
-                declared=value,
-                value=kept,
-            )
 
 
 def _create_queue(config: InstanceSettings, name: str) -> Queue:
     wanted = _queue_values(config, name)
-    values = _from_stored(Queue, wanted)
+    new = Queue(instance=config.name, name=checked_name("queue", name), declared=wanted)
+    values = changes(new, wanted, is_reset=True)
     ranking = Queue(**values).ordering.as_ranking()  # of no jobs yet
     queue, _ = Queue.objects.using(config.database).get_or_create(
-        instance=config.name,
-        name=checked_name("queue", name),
-        defaults={**values, "declared": wanted, "ranking": ranking},
+        instance=config.name, name=new.name, defaults={**values, "ranking": ranking}
     )
     return queue
 
@@ -259,7 +256,7 @@ def _create_queue(config: InstanceSettings, name: str) -> Queue:
 def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
     values = asdict(config.queue(name))
     del values["throttlers"]  # code: read from the setting by those who run it
-    return {**values, "throttle_limit": str(values["throttle_limit"])}
+    return in_json(values)
 
 
 def _create_job_type(config: InstanceSettings, name: str, declared: Declaration | None) -> JobType:
@@ -307,7 +304,7 @@ def _create_job_types(
 
 def _of_declaration(declared: Declaration) -> dict[str, Any]:
     """Return the values of a new row but for its queue."""
-    return {**_from_stored(JobType, declared.as_declared), **_of_code(declared)}
+    return {**declared.defaults, **_of_code(declared)}
 
 
 def _of_code(declared: Declaration) -> dict[str, Any]:
@@ -336,8 +333,7 @@ def _is_outdated(job_type: JobType, declared: Declaration) -> bool:
 def _update(job_type: JobType, declared: Declaration) -> None:
     """Bring the copy, not the row, up to the code."""
     before = job_type.queue
-    queue = before if before.name == declared.queue else get_queue(before.instance, declared.queue)
-    for name, value in _type_changes(job_type, declared, queue).items():
+    for name, value in _type_changes(job_type, declared).items():
         setattr(job_type, name, value)
     with suppress(AttributeError):  # it was not asked for yet
         del job_type.redactor
@@ -345,11 +341,14 @@ def _update(job_type: JobType, declared: Declaration) -> None:
         job_type.versions = None  # they are those of the other queue
 
 
-def _type_changes(job_type: JobType, declared: Declaration, queue: Queue) -> dict[str, Any]:
-    """Return what of a job type has to change; `queue` is the one that the code declares."""
-    values = _changes(job_type, declared.as_declared) | _of_code(declared)
-    if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
-        values["queue"] = queue
+def _type_changes(
+    job_type: JobType, declared: Declaration, *, is_reset: Callable[[str], bool] = never
+) -> dict[str, Any]:
+    """Return what of a job type has to change."""
+    values = changes(job_type, declared.as_declared, is_reset=is_reset(job_type.name))
+    values |= _of_code(declared)
+    if "queue" in values:
+        values["queue"] = get_queue(job_type.instance, declared.queue)
     return {name: value for name, value in values.items() if getattr(job_type, name) != value}
 
 
@@ -359,28 +358,14 @@ def _added_sensitive(job_type: JobType, declared: Declaration) -> dict[str, Any]
     return {"sensitive": [*job_type.sensitive, *added]} if added else {}
 
 
-def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return what is wanted anew, unless the operator changed it since it was last wanted."""
-    before = row.declared
-    if before == wanted:
-        return {}
-    model = type(row)
-    plain = {field.name: field.get_default() for field in model._meta.concrete_fields}
-    last = plain | _from_stored(model, {k: v for k, v in before.items() if k in wanted})
-    anew = {name: value for name, value in wanted.items() if before.get(name) != value}
-    values = _from_stored(model, anew)
-    kept = {name: value for name, value in values.items() if getattr(row, name) == last[name]}
-    return {**kept, "declared": wanted}
-
-
-def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of fields from what is kept of a declaration; the queue is none."""
-    field = model._meta.get_field
-    return {
-        name: Decimal(value) if isinstance(field(name), models.DecimalField) else value
-        for name, value in values.items()
-        if name != "queue"
-    }
+def edits(config: InstanceSettings) -> Iterator[tuple[str, str]]:
+    """Yield each row that is given by the setting or the code, and in what it differs from them."""
+    for queue in _queues(config):
+        if queue.name in config.queues:
+            yield f"queue {queue.name}", shown_edits(queue, _queue_values(config, queue.name))
+    for row in _job_types(config):
+        if declared := get_declared(config.name, row.name):
+            yield f"job type {row.name}", shown_edits(row, declared.as_declared)
 
 
 def _row_versions(using: str, instance: str, job_type: str) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.domain.job_options import DEFAULTS
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.domain.throttling import RunningJob
 from hipq_django.domain.uniqueness import Unique
@@ -30,12 +31,16 @@ class JobType(models.Model):
     name = models.CharField(_("name"), max_length=MAX_TYPE_NAME_CHARS)
     queue = RowKey(Queue, models.PROTECT, verbose_name=_("queue"), related_name="job_types")
     default_timeout = models.FloatField(
-        _("default timeout"), default=86_400, help_text=_("Seconds.")
+        _("default timeout"), default=DEFAULTS["default_timeout"], help_text=_("Seconds.")
     )
     default_priority = models.IntegerField(
-        _("default priority"), default=100, help_text=_("Lower values run sooner.")
+        _("default priority"),
+        default=DEFAULTS["default_priority"],
+        help_text=_("Lower values run sooner."),
     )
-    default_throttle_factor = factor_field(1, _("default throttle factor"))
+    default_throttle_factor = factor_field(
+        DEFAULTS["default_throttle_factor"], _("default throttle factor")
+    )
     default_time_windows = JsonField(_("default time windows"), default=list, blank=True)
     time_zone = models.CharField(
         _("time zone"),

@@ -18,6 +18,7 @@ from asgiref.sync import async_to_sync
 
 from hipq_django import events, extensions
 from hipq_django.conf.instances import get_instance
+from hipq_django.domain.job_options import CHANGED, checks
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import (
@@ -48,13 +49,8 @@ from hipq_django.domain.validation import (
     NULL_BYTES,
     CheckedResult,
     checked_data,
-    checked_factor,
-    checked_key,
-    checked_priority,
     checked_result,
     checked_seconds,
-    checked_timeout,
-    checked_windows,
 )
 from hipq_django.exceptions import HipqError, InvalidJobError, ResultError, StoredArgumentsError
 from hipq_django.job_types.current import RUNNING
@@ -74,14 +70,7 @@ from hipq_django.transitions.values import (
     shown,
 )
 
-CHANGEABLE: dict[str, Callable[[Any], Any]] = {
-    "job_data": checked_data,
-    "job_key": checked_key,
-    "priority": checked_priority,
-    "throttle_factor": checked_factor,
-    "timeout": checked_timeout,
-    "time_windows": checked_windows,
-}
+CHANGEABLE = checks(CHANGED)
 """The fields that a retry handler may change, and their rules."""
 
 

@@ -1,14 +1,14 @@
 """The schedules that the code declares, kept in step with their rows.
 
-What the code says anew is written, and what an operator changed stays until the code changes that
-value. The newest worker counts: others create rows, and note that their code declares them too. A
-row that no live worker's code declares any more is retired: shown, and not fired. A worker that
-declares it again brings it back.
+What the code says is written. Where an operator has edited a schedule, its times stay until
+`hipq_sync --reset`, all of them: they make sense only together. The newest worker counts: others
+create rows, and note that their code declares them too. A row that no live worker's code declares
+any more is retired: shown, and not fired. A worker that declares it again brings it back.
 """
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -22,17 +22,15 @@ from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.job_options import in_json
 from hipq_django.domain.schedules import Cron, Every, values_of
 from hipq_django.domain.states import NONE
-from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_all_declared
-from hipq_django.models import Schedule, Worker
-from hipq_django.models.catalog import get_job_type
-from hipq_django.schedules.changing import change
-
-TOGETHER = ({"cron", "every_seconds", "time_zone"}, {"start_time", "end_time"})
-"""Values that make sense only together: the code that changes one says all of them anew."""
+from hipq_django.models import Schedule, Worker, catalog
+from hipq_django.models.catalog import get_job_type, never
+from hipq_django.models.edits import edited, shown_edits
+from hipq_django.schedules import changing
 
 
 def names(instance: str) -> list[str]:
@@ -40,7 +38,9 @@ def names(instance: str) -> list[str]:
     return [name for declared in get_all_declared(instance) for name in declared.schedules]
 
 
-def sync(instance: str, *, is_newest: bool = True) -> list[str]:
+def sync(
+    instance: str, *, is_newest: bool = True, is_reset: Callable[[str], bool] = never
+) -> list[str]:
     """Bring the rows of declared schedules up to the code, and note that they are declared.
 
     Unless this process `is_newest` of the workers, rows that exist stay as they are, because that
@@ -53,7 +53,8 @@ def sync(instance: str, *, is_newest: bool = True) -> list[str]:
     for declared in get_all_declared(instance):
         for name, spec in declared.schedules.items():
             try:
-                _sync_one(config, declared, name, spec, is_newest=is_newest)
+                change = partial(_changes, is_reset=is_reset(name)) if is_newest else None
+                _sync_one(config, declared, name, spec, change)
             except _LockedError:
                 events.warning("schedule_not_declared", "somebody has locked it", schedule=name)
                 left.append(name)
@@ -70,77 +71,66 @@ class _LockedError(Exception):
     """Somebody has locked the row of a schedule."""
 
 
+Change = Callable[[Schedule, dict[str, Any]], dict[str, Any]]
+"""Returns what of a row has to change, given what the code says."""
+
+
 def _sync_one(
     config: InstanceSettings,
     declared: Declaration,
     name: str,
     spec: Cron | Every,
-    *,
-    is_newest: bool,
+    change: Change | None,
 ) -> None:
     values = values_of(spec) | {"job_type": get_job_type(config.name, declared.name)}
-    create_or_change = partial(_create_or_change, is_newest=is_newest)
     with worker_transaction(config.database):
-        under_key(create_or_change, config, name, values, _stored(values_of(spec)))
+        under_key(partial(_create_or_change, change=change), config, name, values)
 
 
 def _create_or_change(
-    config: InstanceSettings,
-    name: str,
-    values: dict[str, Any],
-    wanted: dict[str, Any],
-    *,
-    is_newest: bool,
+    config: InstanceSettings, name: str, values: dict[str, Any], *, change: Change | None
 ) -> None:
     """Raise `IntegrityError`, with nothing written, where another worker has just created it."""
     using, now = config.database, clock.now(config.database)
-    seen: dict[str, Any] = {"declared": wanted, "seen_time": now}
     rows = Schedule.objects.using(using).filter(instance=config.name, name=name)
     row = locked(rows, skip_locked=True).first()
     if row is None and rows.exists():
         raise _LockedError
     if row is None:
-        row = Schedule(instance=config.name, name=name, create_time=now, **values, **seen)
+        row = Schedule(instance=config.name, name=name, create_time=now, **values)
+        row.declared, row.seen_time = _said(values), now
         row.next_time, row.update_time = row.spec.next(now), now
         with transaction.atomic(using=using):
             row.save(using=using, force_insert=True)
         return
-    changed = _anew(row, wanted, values) if is_newest else {}
-    names = change(row, changed, now) if changed else []
-    row.seen_time, row.retired, row.declared = now, False, wanted if is_newest else row.declared
+    changed = change(row, values) if change else {}
+    names = changing.change(row, changed, now) if changed else []
+    row.seen_time, row.retired = now, False
+    row.declared = _said(values) if change else row.declared
     row.save(using=using, update_fields=[*names, "seen_time", "retired", "declared"])
 
 
-def _anew(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return in_json({name: value for name, value in values.items() if name != "job_type"})
+
+
+def _changes(row: Schedule, values: dict[str, Any], *, is_reset: bool) -> dict[str, Any]:
     """Return what of a row has to change."""
-    changed = _changes(row, wanted, values) | {"job_type": values["job_type"]}
     if not row.is_declared:  # made by hand: what its jobs were given is of another job type, say
-        changed |= {"job_data": {}, "options": {}}
-    return {n: v for n, v in changed.items() if getattr(row, n) != v}
+        values |= {"job_data": {}, "options": {}}
+    elif edited(row, _said(values)) and not is_reset:
+        values = {"job_type": values["job_type"]}
+    return {name: value for name, value in values.items() if getattr(row, name) != value}
 
 
-def _stored(values: dict[str, Any]) -> dict[str, Any]:
-    return {n: v.isoformat() if hasattr(v, "isoformat") else v for n, v in values.items()}
-
-
-def _changes(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Return what the code says anew; what an operator has changed it replaces too."""
-    anew = {name for name, value in wanted.items() if row.declared.get(name) != value}
-    for together in TOGETHER:
-        anew |= together if anew & together else set()
-    changed = {name: values[name] for name in anew}
-    return changed if not anew or _can_be(row, changed) else {name: values[name] for name in wanted}
-
-
-def _can_be(row: Schedule, changed: dict[str, Any]) -> bool:
-    """Return whether what an operator has changed can be beside what the code says anew."""
-    trial = copy(row)
-    for name, value in changed.items():
-        setattr(trial, name, value)
-    try:
-        return bool(trial.spec)
-    except InvalidScheduleError:
-        return False
+def edits(config: InstanceSettings) -> dict[str, str]:
+    """Return in what the rows of an instance differ from the setting and the code."""
+    found = dict(catalog.edits(config))
+    specs = {n: spec for one in get_all_declared(config.name) for n, spec in one.schedules.items()}
+    rows = Schedule.objects.using(config.database).filter(instance=config.name, name__in=specs)
+    for row in rows:
+        found[f"schedule {row.name}"] = shown_edits(row, in_json(values_of(specs[row.name])))
+    return {where: what for where, what in found.items() if what}
 
 
 def _move_next_times(config: InstanceSettings) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import islice, takewhile
 from typing import Any
 
@@ -19,6 +18,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
+from hipq_django.domain.job_options import in_json
 from hipq_django.domain.schedules import (
     MOST_AT_ONCE,
     Cron,
@@ -261,8 +261,8 @@ def checked(name: object, new: NewJob, instance: str) -> dict[str, Any]:
         said = str(error).removeprefix(f"{where}: ")
         raise InvalidScheduleError(f"{where}: {said}") from error
     options = {
-        option: float(value) if isinstance(value, Decimal) else value  # Decimal is not JSON
-        for option, value in (given | given_values(new)).items()
+        option: value
+        for option, value in in_json(given | given_values(new)).items()
         if value is not None
     }
     return {"job_type": job.job_type, "job_data": job.job_data, "options": options}

@@ -23,7 +23,8 @@ from hipq_django import checks, exceptions, flow, signals, testing
 from hipq_django.api.enqueueing import ON_CONFLICT
 from hipq_django.conf import options, rules
 from hipq_django.database.requirements import SQLITE_OPTIONS
-from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
+from hipq_django.domain.drafts import JOB_OPTIONS
+from hipq_django.domain.job_options import OF_TYPES
 from hipq_django.domain.ordering import Order
 from hipq_django.flow import (
     creating,
@@ -52,6 +53,7 @@ COMMANDS = {
     "hipq_consume": "hipq_django",
     "hipq_status": "hipq_django",
     "hipq_doctor": "hipq_django",
+    "hipq_sync": "hipq_django",
     "hipq_prune": "hipq_django",
     "hipq_jobs": "hipq_django",
     "hipq_schedules": "hipq_django",
@@ -133,13 +135,12 @@ def _parameters(signature: str) -> dict[str, Any]:
 
 def test_every_option_of_a_job_type_is_there_with_its_default() -> None:
     rows = REFERENCE.rows("Options of a job type")
-    plain = JobDefaults()
 
     assert first_codes(rows) == ["queue", "instance", *TYPE_OPTIONS]
     defaults = {codes_of(row[0])[0]: row[1] for row in rows}
-    assert defaults["timeout"] == f"`{plain.timeout:g}`"
-    assert defaults["priority"] == f"`{plain.priority}`"
-    assert defaults["throttle_factor"] == f"`{plain.throttle_factor}`"
+    for option in OF_TYPES:
+        if isinstance(option.default, int):
+            assert defaults[option.name] == f"`{option.default}`"
 
 
 def test_every_option_of_a_job_is_there() -> None:

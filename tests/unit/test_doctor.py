@@ -179,6 +179,7 @@ SICK: dict[str, Measured] = {
     "early_answers warning, old": replace(WELL, inbox=Inbox(early=1, oldest_early_seconds=50_000)),
     "unmatched_answers warning": replace(WELL, inbox=Inbox(unmatched=1)),
     "malformed_messages warning": replace(WELL, inbox=Inbox(malformed=1)),
+    "edited note": replace(WELL, edits={"queue bank": "throttle_limit is 5, and 9 in the code"}),
     "not_pruned warning": replace(WELL, unpruned=("bank",)),
     "schedule_late problem": replace(WELL, schedules=(ScheduleState("s", late_seconds=61),)),
     "schedule_problem problem": replace(WELL, schedules=(ScheduleState("s", problem="bad"),)),

@@ -56,7 +56,7 @@ def test_without_options_a_type_has_the_defaults(declare: Declare) -> None:
         "queue": "default",
         "default_timeout": 86_400,
         "default_priority": 100,
-        "default_throttle_factor": "1.000",
+        "default_throttle_factor": 1.0,
         "default_time_windows": [],
         "time_zone": "",
     }
@@ -74,10 +74,13 @@ def test_options_are_the_defaults_of_the_types_jobs(declare: Declare) -> None:
     )(handler)
 
     assert declared.queue == "bank"
-    assert (declared.defaults.timeout, declared.defaults.priority) == (3_600, 10)
-    assert declared.defaults.throttle_factor == Decimal(2)
-    assert [str(w) for w in declared.defaults.time_windows] == ["05:00-07:00", "22:00-23:00"]
-    assert declared.defaults.time_zone == "Europe/Paris"
+    assert declared.defaults == {
+        "default_timeout": 3_600,
+        "default_priority": 10,
+        "default_throttle_factor": Decimal(2),
+        "default_time_windows": ["05:00-07:00", "22:00-23:00"],
+        "time_zone": "Europe/Paris",
+    }
 
 
 def test_the_other_handlers_stay_plain_functions(declare: Declare) -> None:

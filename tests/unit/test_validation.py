@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import hipq_django as hipq
-from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
+from hipq_django.domain.drafts import JOB_OPTIONS
+from hipq_django.domain.job_options import DEFAULTS
 from hipq_django.domain.parts import checked_part
 from hipq_django.domain.schedules import checked_schedule_name
 from hipq_django.domain.uniqueness import checked_unique_key
@@ -45,7 +46,7 @@ GOOGOL = pytest.param(10**400, id="googol")
 
 def test_the_defaults_are_those_of_the_design() -> None:
     """T2: timeout 86,400 s, priority 100, factor 1, no windows."""
-    assert JobDefaults() == JobDefaults(86_400, 100, Decimal(1), (), "")
+    assert [*DEFAULTS.values()] == [100, 1, 86_400, (), ""]
 
 
 def test_a_new_job_takes_its_data_by_place_and_the_rest_by_name() -> None:

@@ -6,7 +6,7 @@ All that is noted is JSON: it outlives the process of a run that waits for its a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from hipq_django.api.building import given_values
 from hipq_django.api.enqueueing import enqueue
 from hipq_django.database import clock
 from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.job_options import in_json
 from hipq_django.domain.serialization import error_of, to_json
 from hipq_django.exceptions import HipqError
 from hipq_django.flow import family
@@ -176,19 +177,10 @@ _ASKED: dict[str, Callable[..., Any]] = {
 }
 """What is asked for by more than a note of its arguments."""
 
-_IN_JSON: dict[str, Callable[[Any], Any]] = {
-    "scheduled_run_time": datetime.isoformat,
-    "delay": timedelta.total_seconds,
-    "throttle_factor": float,
-}
-
 
 def kept_options(new: NewJob) -> dict[str, Any]:
     """Return the options of a job in JSON, in which a run keeps them for `_enqueue`."""
-    values = given_values(new)
-    for name in _IN_JSON.keys() & values.keys():
-        values[name] = _IN_JSON[name](values[name])
-    return values
+    return in_json(given_values(new))
 
 
 def changed_state(state: dict[str, Any], noted: Iterable[Verb]) -> dict[str, Any]:

@@ -37,9 +37,9 @@ class Command(InstanceCommand):
             self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
         else:
             self._print(findings)
-        if findings:
-            is_problem = findings[0].level is Level.PROBLEM
-            raise SystemExit(PROBLEMS if is_problem else ONLY_WARNINGS)
+        levels = {finding.level for finding in findings}
+        if levels - {Level.NOTE}:
+            raise SystemExit(PROBLEMS if Level.PROBLEM in levels else ONLY_WARNINGS)
 
     def _print(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -53,8 +53,8 @@ class Command(InstanceCommand):
 
 
 def _summary(findings: Sequence[Finding]) -> str:
-    if not findings:
-        return "Nothing slows the queues."
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    warnings = len(findings) - problems
+    warnings = sum(finding.level is Level.WARNING for finding in findings)
+    if not problems + warnings:
+        return "Nothing slows the queues."
     return f"{problems} problem{pluralize(problems)}, {warnings} warning{pluralize(warnings)}."

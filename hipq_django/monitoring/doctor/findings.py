@@ -15,11 +15,13 @@ class Level(StrEnum):
     """Jobs are not running, or the database needs a repair."""
     WARNING = "warning"
     """Jobs are slower than they could be, or soon will be."""
+    NOTE = "note"
+    """All is as somebody wanted it, which others should know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong; `code` is stable, the sentences are for people.
+    """One thing that is wrong, or worth knowing; `code` is stable, the sentences are for people.
 
     `where` is a queue, a worker, a table or the database.
     """
@@ -34,6 +36,7 @@ class Finding:
 
 problem = partial(Finding, Level.PROBLEM)
 warning = partial(Finding, Level.WARNING)
+note = partial(Finding, Level.NOTE)
 
 
 def span(seconds: float) -> str:

@@ -76,5 +76,7 @@ class Measured:
     schedules: tuple[ScheduleState, ...] = ()
     unpruned: tuple[str, ...] = ()
     """Queues with final jobs that are a day past their retention."""
+    edits: Mapping[str, str] = field(default_factory=dict)
+    """In what rows differ from the setting and the code, by what they are."""
     clock_offset_seconds: float = 0
     postgresql: PostgreSQL = PostgreSQL()

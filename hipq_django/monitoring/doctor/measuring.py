@@ -28,6 +28,7 @@ from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.overview import Overview
+from hipq_django.schedules import declared
 
 PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
@@ -63,6 +64,7 @@ def _measure(config: InstanceSettings, using: str) -> Measured:
         undecided=_undecided(config, now - PATIENCE),
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
+        edits=declared.edits(config),
         clock_offset_seconds=offset.total_seconds(),
         postgresql=postgresql.measure(using),
     )

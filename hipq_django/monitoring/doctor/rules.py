@@ -10,7 +10,7 @@ from hipq_django.models.worker import Trouble, Worker
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
-from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
+from hipq_django.monitoring.doctor.findings import Finding, Level, note, problem, span, warning
 from hipq_django.monitoring.doctor.measurements import SKIPS, Inbox, Measured, ScheduleState
 from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import QueueCounts
@@ -445,6 +445,18 @@ def _unpruned(measured: Measured) -> Iterator[Finding]:
         )
 
 
+def _edits(measured: Measured) -> Iterator[Finding]:
+    for where, what in measured.edits.items():
+        name = where.rpartition(" ")[2]
+        yield note(
+            "edited",
+            where,
+            f"{what}.",
+            "An edit stays, whatever the setting and the code say.",
+            f"Undo it by {command('hipq_sync', '--reset', name, instance=measured.instance)}",
+        )
+
+
 _RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _queues,
     _endings,
@@ -456,4 +468,5 @@ _RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _inbox,
     _schedules,
     _unpruned,
+    _edits,
 )

@@ -312,25 +312,8 @@ def test_the_page_says_what_the_code_declares_and_how_long_a_change_stays(
     log_in(client, "view_schedule", "change_schedule")
     line = html(client, page_url(declared)).partition("field-source")[2].partition("field-cron")[0]
 
-    assert "stays until the code changes that value" in line
+    assert "they stay until hipq_sync --reset" in line
     assert "cron <code>30 2 * * *</code>, time zone <code>Europe/Paris</code>, overlap" in line
-
-
-def test_code_that_changes_a_value_replaces_what_was_changed_on_the_page(
-    client: Client, declare: Declare, declared: Schedule
-) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    values = form_values(client, declared)
-    client.post(page_url(declared), values | {"cron": "15 4 * * *", "jitter": "7"})
-    declare.forget_all()
-    declare.task("clean", schedule=hipq.Cron("0 3 * * *", zone="Europe/Paris", jitter=5))(
-        lambda: None
-    )
-
-    declared_schedules.sync("default")
-
-    row = Schedule.objects.get()
-    assert (row.cron, row.jitter) == ("0 3 * * *", 7)
 
 
 def test_what_the_code_declares_is_not_changed_to_what_cannot_be(

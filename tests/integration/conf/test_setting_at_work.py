@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
 import hipq_django as hipq
@@ -69,43 +70,48 @@ def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> N
     assert (again, changed.throttle_limit, changed.retention_days) == (5, 5, 3)
 
 
-def overruled(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [r for r in caplog.records if getattr(r, "event", "") == "setting_ignored"]
-    return [record.getMessage().partition(" msg=")[0] for record in found]
+EDITED = {
+    "queue bank": "throttle_limit is 5.000, and 20 in the code",
+    "job type charge": "queue is post, and bank in the code",
+    "schedule nightly": "cron is 0 5 * * *, and 0 3 * * * in the code",
+}
 
 
-def test_a_changed_setting_that_an_operator_overrules_is_told_once(
-    settings: Settings, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("names", [[], ["bank", "charge", "nightly"], ["bank"]])
+def test_what_was_edited_is_listed_and_stays_until_it_is_reset(
+    settings: Settings, declare: Declare, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    settings.HIPQ = bank(THROTTLE_LIMIT=20)
+    declare("charge", queue="bank", schedule={"nightly": "0 3 * * *"})(handler)
+    call_command("hipq_sync")
+    assert (capsys.readouterr().out, declared.edits(get_instance())) == ("", {})
+    Queue.objects.filter(name="bank").update(throttle_limit=5)
+    JobType.objects.filter(name="charge").update(queue=get_queue("default", "post"))
+    Schedule.objects.update(cron="0 5 * * *")
+
+    call_command("hipq_sync")
+    assert capsys.readouterr().out == "".join(f"{n}: {what}.\n" for n, what in EDITED.items())
+    call_command("hipq_sync", "--reset", *names)
+
+    left = [] if names != ["bank"] else [*EDITED][1:]
+    assert declared.edits(get_instance()) == {name: EDITED[name] for name in left}
+
+
+def test_rows_of_the_release_before_count_as_written_by_the_code(
+    settings: Settings, declare: Declare
+) -> None:
+    """It kept decimal numbers as texts."""
+    declare("charge", throttle_factor=0.1)(handler)
     synced(settings, THROTTLE_LIMIT=10)
-    Queue.objects.update(throttle_limit=5)
-    synced(settings, THROTTLE_LIMIT=10, RETENTION_DAYS=3)
-    assert overruled(caplog) == []
+    for model, name in ((Queue, "throttle_limit"), (JobType, "default_throttle_factor")):
+        for row in model.objects.exclude(declared={}):
+            row.declared = {**row.declared, name: f"{row.declared[name]:.3f}"}
+            row.save()
 
-    for _ in range(2):
-        synced(settings, THROTTLE_LIMIT=20, RETENTION_DAYS=3)
+    declare("charge", throttle_factor=0.2)(handler)
 
-    about = "queue=bank instance=default option=throttle_limit declared=20.000 value=5.000"
-    assert overruled(caplog) == [f"event=setting_ignored {about}"]
-    synced(settings, THROTTLE_LIMIT=5, RETENTION_DAYS=3)  # now both say the same
-    assert len(overruled(caplog)) == 1
-
-
-def test_a_changed_declaration_that_an_operator_overrules_is_told_once(
-    declare: Declare, caplog: pytest.LogCaptureFixture
-) -> None:
-    declare("charge", priority=5, timeout=60)(handler)
-    sync("default")
-    JobType.objects.filter(name="charge").update(default_priority=1)
-
-    declare("charge", priority=6, timeout=90)(handler)
-    hipq.enqueue("charge")
-    assert overruled(caplog) == []
-    for _ in range(2):
-        sync("default")
-
-    about = "job_type=charge instance=default option=default_priority declared=6 value=1"
-    assert overruled(caplog) == [f"event=setting_ignored {about}"]
+    assert synced(settings, THROTTLE_LIMIT=20).throttle_limit == 20
+    assert JobType.objects.get(name="charge").default_throttle_factor == Decimal("0.2")
 
 
 def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:

@@ -48,9 +48,21 @@ def examined(*arguments: str) -> tuple[int, str]:
 
 
 def found() -> dict[str, str]:
-    """Return the codes that `hipq_doctor --json` gives, and where."""
+    """Return the codes that `hipq_doctor --json` gives, and where; without edits."""
     _, text = examined("--json")
-    return {finding["code"]: finding["where"] for finding in json.loads(text)}
+    return {f["code"]: f["where"] for f in json.loads(text) if f["level"] != "note"}
+
+
+def test_an_edit_is_a_note_and_no_failure(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLE_LIMIT": 10}}}}
+    call_command("hipq_sync")
+    Queue.objects.filter(name="bank").update(throttle_limit=5)
+
+    code, text = examined()
+
+    assert (code, "queue bank: throttle_limit is 5.000, and 10 in the code." in text) == (0, True)
+    assert "hipq_sync --reset bank" in text
+    assert text.endswith("Nothing slows the queues.\n")
 
 
 def execute(sql: str) -> None:

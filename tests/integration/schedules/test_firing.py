@@ -526,72 +526,24 @@ def test_a_declared_schedule_has_a_row(declare: Declare, now: time_machine.Trave
     assert row("late").every_seconds == 6 * 3_600
 
 
-def test_what_an_operator_changed_stays_until_the_code_changes_it(
+def test_the_times_that_an_operator_edited_stay_together(
     declare: Declare, now: time_machine.Traveller
 ) -> None:
-    declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=5))(lambda: None)
-    declared.sync("default")
-    Schedule.objects.update(cron="0 3 * * *")
-    declare.forget_all()
-
-    declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=10))(lambda: None)
-    declared.sync("default")
-    assert (row("clean").cron, row("clean").jitter) == ("0 3 * * *", 10)
-
-    declare.forget_all()
-    declare.task("clean", schedule=hipq.Cron("0 4 * * *", jitter=10))(lambda: None)
-    declared.sync("default")
-    assert row("clean").cron == "0 4 * * *"
-    assert row("clean").next_time == datetime(2025, 1, 7, 4, tzinfo=UTC)
-
-
-def test_new_times_in_the_code_replace_an_interval_of_an_operator(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    """The text, its zone and the interval say together when it is due: one of two may be there."""
-    declare.task("clean", schedule=hipq.Cron("0 2 * * *", "Europe/Paris", jitter=5))(lambda: None)
-    declared.sync("default")
-    Schedule.objects.update(cron="", time_zone="", every_seconds=3_600, jitter=7)
-    declare.forget_all()
-
-    declare.task("clean", schedule=hipq.Cron("0 4 * * *", "Europe/Paris", jitter=5))(lambda: None)
-    declared.sync("default")
-
-    found = row("clean")
-    assert (found.cron, found.time_zone, found.every_seconds) == ("0 4 * * *", "Europe/Paris", None)
-    assert found.jitter == 7
-
-
-def test_a_new_jitter_in_the_code_replaces_an_interval_that_is_shorter(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    """Else nobody could read the row."""
+    """Those of the code might not fit to them."""
     declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=5))(lambda: None)
     declared.sync("default")
     Schedule.objects.update(cron="", every_seconds=60)
     declare.forget_all()
+    declare.task("clean", schedule=hipq.Cron("0 4 * * *", jitter=600))(lambda: None)
 
-    declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=600))(lambda: None)
     declared.sync("default")
+    kept = row("clean")
+    declared.sync("default", is_reset="clean".__eq__)
 
-    found = row("clean")
-    assert (found.cron, found.every_seconds, found.jitter) == ("0 2 * * *", None, 600)
-    assert found.spec.jitter == 600
-
-
-def test_a_new_start_in_the_code_replaces_the_end_of_an_operator(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    """Else the end could come before the start."""
-    declare.task("clean", schedule=hipq.Every(hours=1, start_time=at(-48)))(lambda: None)
-    declared.sync("default")
-    Schedule.objects.update(end_time=at(-24))
-    declare.forget_all()
-
-    declare.task("clean", schedule=hipq.Every(hours=1, start_time=at(1)))(lambda: None)
-    declared.sync("default")
-
-    assert (row("clean").end_time, row("clean").next_time) == (None, at(1))
+    assert (kept.cron, kept.every_seconds, kept.jitter) == ("", 60, 5)
+    assert (row("clean").spec, row("clean").next_time) == (
+        hipq.Cron("0 4 * * *", jitter=600), datetime(2025, 1, 7, 4, tzinfo=UTC),
+    )  # fmt: skip
 
 
 def test_a_new_start_in_the_code_counts_whatever_its_zone_is(
