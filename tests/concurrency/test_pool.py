@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import dis
 import sys
 import threading
@@ -165,28 +164,6 @@ def test_connections_of_threads_that_a_handler_starts_are_closed_with_them(
     assert len(opened) == 3
 
 
-def test_what_hits_a_thread_between_two_jobs_does_not_end_it(
-    declare: Declare, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As a library does that bounds the time of a handler, and comes too late."""
-    threads: list[int] = []
-    declare("note")(lambda job: threads.append(threading.get_ident()))
-    first, second = _claims("default", 2)
-
-    with working(Crew(1)) as crew:
-        for claim in (first, second):
-            crew.batch.add([claim])
-            crew.pool.start([claim])
-            crew.pool.await_done(PATIENCE_SECONDS)
-            if claim is first:
-                hit = ctypes.c_ulong(threads[0]), ctypes.py_object(KeyboardInterrupt)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(*hit)
-        results = crew.batch.lease().results
-
-    assert [type(result) for result in results] == [Succeeded, Succeeded]
-    assert [getattr(one, "event", "") for one in caplog.records].count("thread_hit") == 1
-
-
 STEPS = {"_is_done", "_take_next", "_await_next", "_work_on", "_deliver", "deliver"}
 """What a thread does of its own for a claim."""
 
@@ -257,28 +234,3 @@ def test_what_hits_a_thread_at_any_moment_takes_no_claim_with_it(declare: Declar
 
     assert results.keys() == {"Succeeded", "Failed", "Released"}
     assert results.total() > 10
-
-
-def test_a_thread_that_cannot_wake_the_scheduler_goes_on(declare: Declare) -> None:
-    calls: list[None] = []
-
-    def wake() -> None:
-        calls.append(None)
-        raise OSError("too many open files")
-
-    def has_tried(times: int) -> bool:
-        return len(calls) == times
-
-    declare("note")(lambda job: None)
-    claims = _claims("default", 2)
-
-    with working(Crew(1, wake=wake)) as crew:
-        for started, claim in enumerate(claims, 1):
-            crew.batch.add([claim])
-            crew.pool.start([claim])
-            # For each once more, after the error.
-            eventually(partial(has_tried, 2 * started), "the thread has tried to wake it")
-        results = crew.batch.lease().results
-
-    assert [type(result) for result in results] == [Succeeded, Succeeded]
-    assert len(calls) == 4

@@ -12,8 +12,6 @@ from functools import partial
 import pytest
 
 import hipq_django as hipq
-from hipq_django.answers.api import answer_callback
-from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Batch, Job
@@ -23,7 +21,6 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(transaction=True)
 
 THREADS = 4
-DECLINED_ATTEMPT = 1
 
 
 def prune() -> dict[str, int]:
@@ -52,15 +49,6 @@ def test_an_answer_while_its_final_job_is_pruned_is_no_error_for_anybody(rounds:
         key = ended(f"key-{number}").job_key
 
         answer, counts = run_together(partial(hipq.complete, "boom", key, "late"), prune)
-
-        assert errors_of([answer, counts]) == []
-
-
-def test_a_callback_while_its_final_job_is_pruned_is_no_error_for_anybody(rounds: int) -> None:
-    for _ in range(rounds):
-        token = Token("default", ended().pk, DECLINED_ATTEMPT)
-
-        answer, counts = run_together(partial(answer_callback, token, "response", "late"), prune)
 
         assert errors_of([answer, counts]) == []
 
@@ -118,12 +106,3 @@ def test_a_batch_in_which_a_job_is_just_requeued_is_not_pruned(session: Session)
 
     assert counts["batches"] == 0
     assert Job.objects.get().batch == Batch.objects.get()
-
-
-def test_a_job_that_is_requeued_after_its_batch_was_pruned_has_none() -> None:
-    job = ended_in_batch()
-    Batch.objects.all().delete()
-
-    again = hipq.requeue(job, dependents=True)
-
-    assert Job.objects.get(pk=again.pk).batch_id is None

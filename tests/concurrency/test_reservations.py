@@ -16,7 +16,6 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django import transitions
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.domain.states import State
 from hipq_django.maintenance import recovery
@@ -108,12 +107,6 @@ def wait_for_stale_claims(crew: Crew) -> None:
     wait_until(lambda: steady() > newest + RESERVATION_SECONDS)
 
 
-def test_a_reservation_is_written_as_one(stuck: Crew) -> None:
-    job = quick_job()
-
-    assert (job.state, job.prefetched, job.worker) == (State.RUNNING, True, stuck.scheduler.worker)
-
-
 def test_what_no_thread_takes_is_given_back_to_everybody(stuck: Crew, ran: list[int]) -> None:
     before = quick_job()
     wait_for_stale_claims(stuck)
@@ -126,23 +119,6 @@ def test_what_no_thread_takes_is_given_back_to_everybody(stuck: Crew, ran: list[
     assert given_back.attempts.count() == 0
     assert ran == [before.pk]
     assert quick_job().outcome == Job.Outcome.SUCCEEDED
-
-
-def test_a_fresh_reservation_is_kept(stuck: Crew) -> None:
-    for claim in stuck.batch:
-        claim.known_at = steady() + PATIENCE_SECONDS
-    stuck.pool._fresh_until = 0.0  # it looks at each
-
-    stuck.pool.release_stale()
-
-    assert stuck.pool.backlog == 1
-
-
-def test_a_thread_that_is_free_runs_what_it_finds(stuck: Crew, slow: Slow, ran: list[int]) -> None:
-    slow.end()
-    stuck.pool.await_done(PATIENCE_SECONDS)
-
-    assert ran == [quick_job().pk]
 
 
 def pause(job: Job) -> None:
@@ -326,26 +302,6 @@ def test_a_job_that_was_claimed_ahead_is_marked_once_it_has_started(
     assert job.deadline == claimed[1] + timedelta(seconds=RESERVATION_SECONDS)
 
 
-@pytest.mark.postgres
-def test_a_started_job_that_somebody_has_locked_is_marked_later(
-    slow: Slow, monkeypatch: pytest.MonkeyPatch, declare: Declare, session: Session
-) -> None:
-    declare("first")(lambda job: None)
-    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
-    hipq.enqueue("first")
-    job = hipq.enqueue("slow")
-    with working(Crew(1)) as crew:
-        run_claimed(crew, slow)
-        wait_for_stale_claims(crew)
-        session.begin()
-        session(lambda: Job.objects.filter(pk=job.pk).update(priority=7))
-        crew.scheduler.run_once()
-        assert prefetched(job)
-        session.roll_back()
-        wait_until(lambda: crew.scheduler.run_once() or not prefetched(job))
-        slow.end()
-
-
 def test_so_are_responses_and_decisions(reserve: Reserve) -> None:
     """A decision has no deadline."""
     job = reserve(HandWorker("other"))
@@ -440,17 +396,6 @@ def test_with_too_many_results_unwritten_nothing_is_claimed(
         assert (held, crew.pool.free_slots()) == (0, 3)
 
 
-def test_no_more_is_claimed_ahead_than_results_may_wait(
-    ran: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a burst of quick jobs would be claimed, and keep all others from being claimed."""
-    with working(Crew(2)) as crew:
-        run_quick_jobs(crew)
-        monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
-
-        assert crew.pool.free_slots() + crew.pool.prefetch_slots() == 3
-
-
 # Starts that are counted
 
 
@@ -482,31 +427,6 @@ def test_a_job_whose_counted_moment_is_over_does_not_start(counted: list[int]) -
 
     assert counted == []
     assert crew.scheduler.start_delay.seconds > delay
-
-
-class SlowToConfirm(Crew):
-    """Threads that learn only after the counted moment that a claim holds."""
-
-    holds = False
-
-    def _confirm(self, claim: Claim) -> bool:
-        self.holds = super()._confirm(claim)
-        claim.start_by = steady()
-        wait_until(lambda: steady() > claim.start_by)
-        return self.holds
-
-
-def test_nor_does_it_if_asking_whether_its_claim_holds_took_so_long(counted: list[int]) -> None:
-    crew = SlowToConfirm(1)
-    crew.scheduler.run_once()
-    [claim] = crew.batch
-    wait_for_stale_claims(crew)
-    claim.start_by = steady() + PATIENCE_SECONDS
-
-    is_released(claim, crew)
-
-    assert crew.holds
-    assert counted == []
 
 
 def is_released(claim: Claim, crew: Crew) -> None:
@@ -633,22 +553,6 @@ def test_what_a_claim_that_took_long_does_not_know_is_seen(
     worker.run_pass()
 
     [claim] = worker.claims
-    assert not is_fresh(claim, moved_clock.moment)
-
-
-def test_a_window_that_closed_during_a_claim_that_took_long_is_seen(
-    slow_claim: SlowClaim, moved_clock: Clock, ran: list[int]
-) -> None:
-    hipq.enqueue("swift")
-    worker = HandWorker()
-    worker.run_pass()
-    [claim] = worker.claims
-    hour = (clock.now("default").hour + 12) % 24
-    claim.snapshot = claim.snapshot._replace(time_windows=(f"{hour:02}:00-{hour:02}:01",))
-    moved_clock.moment += 0.11
-
-    context.look_again([claim], "default")
-
     assert not is_fresh(claim, moved_clock.moment)
 
 

@@ -16,7 +16,7 @@ import hipq_django as hipq
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.maintenance import early_answers, recovery, reranking, retention
+from hipq_django.maintenance import early_answers, recovery, retention
 from hipq_django.models import Job, Queue
 from hipq_django.sources import Received
 from hipq_django.sources.settings import SourceSettings
@@ -92,34 +92,12 @@ def claim_with_windows(declare: Declare) -> Step:
     return claiming(declare, time_windows=["00:00-12:00", "12:00-00:00"])
 
 
-def claim_again(declare: Declare) -> Step:
-    declare("fails", retry=hipq.Fixed(seconds=0))(lambda job: 1 / 0)
-    hipq.enqueue("fails", time_windows=["00:00-24:00"])
-    HandWorker().work()
-    return HandWorker().run_pass
-
-
 def claim_from_a_limited_queue(declare: Declare) -> Step:
     claiming(declare, throttle_factor=0)
     Queue.objects.update(throttle_limit=2)
     worker = HandWorker()
     worker.row.heartbeat_seconds = BEAT
     return worker.run_pass
-
-
-def decide(declare: Declare) -> Step:
-    declare("fails")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(60))
-    hipq.enqueue("fails")
-    HandWorker().work()
-    return HandWorker().run_pass
-
-
-def take_a_response(declare: Declare) -> Step:
-    declare("charge")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
-    hipq.enqueue("charge", job_key="k")
-    HandWorker().work()
-    hipq.complete("charge", "k", response="paid")
-    return HandWorker().run_pass
 
 
 def write_a_failure(declare: Declare) -> Step:
@@ -133,46 +111,12 @@ def write_a_failure(declare: Declare) -> Step:
     return worker.save
 
 
-def wait_for_several(declare: Declare) -> Step:
-    declare("asks")(lambda job: hipq.WAIT_FOR("a", "b"))
-    hipq.enqueue("asks", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-    return worker.save
-
-
-def declare_lost(declare: Declare) -> Step:
-    HandWorker.crashed()
-    return lambda: recovery.recover_lost(get_instance())
-
-
 def take_over(declare: Declare) -> Step:
     hipq.enqueue("echo")
     worker = HandWorker.crashed()
     worker.row.state = "lost"
     worker.row.save()
     return lambda: recovery.recover_lost(get_instance())
-
-
-def time_out(declare: Declare) -> Step:
-    hipq.enqueue("echo", timeout=0.001)
-    HandWorker().run_pass()
-    return lambda: recovery.time_out_overdue(get_instance())
-
-
-def release_unconfirmed(declare: Declare) -> Step:
-    hipq.enqueue("echo")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.batch.discard(worker.batch)
-    return worker.scheduler.release_unconfirmed
-
-
-def rank(declare: Declare) -> Step:
-    hipq.enqueue("echo")
-    Queue.objects.update(order="priority")
-    return lambda: reranking.continue_ranking(get_instance())
 
 
 def match_an_early_answer(declare: Declare) -> Step:
@@ -214,58 +158,19 @@ def report(declare: Declare) -> Step:
     return partial(handling(declare).report, 50, "half way")
 
 
-def extend(declare: Declare) -> Step:
-    return partial(handling(declare).extend, 60)
-
-
-def set_key(declare: Declare) -> Step:
-    return partial(handling(declare).set_key, "other")
-
-
-def store_a_step(declare: Declare) -> Step:
-    return partial(handling(declare).step, "charge", lambda: 1)
-
-
 def store_an_atomic_step(declare: Declare) -> Step:
     return partial(handling(declare).step, "charge", lambda: 1, atomic=True)
-
-
-def gather(declare: Declare) -> Step:
-    return partial(handling(declare).gather, [hipq.NewJob("echo")])
-
-
-def finish(declare: Declare) -> Step:
-    job = handling(declare)
-
-    def step() -> None:
-        with hipq.finishing(job, "done"):
-            pass
-
-    return step
 
 
 @pytest.mark.parametrize(
     "prepare",
     [
         report,
-        extend,
-        set_key,
-        store_a_step,
         store_an_atomic_step,
-        gather,
-        finish,
         claim_with_windows,
-        claim_again,
         claim_from_a_limited_queue,
-        decide,
-        take_a_response,
         write_a_failure,
-        wait_for_several,
-        declare_lost,
         take_over,
-        time_out,
-        release_unconfirmed,
-        rank,
         match_an_early_answer,
         take_messages,
         prune,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -134,19 +133,6 @@ def test_many_results_are_written_without_a_pass(crew: WritingCrew, gate: thread
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
 
 
-def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
-    crew: WritingCrew, gate: threading.Event
-) -> None:
-    crew.scheduler.run_once()
-    crew.pool.await_done(0.001)
-    slow = crew.pool.free_slots()
-
-    gate.set()
-    crew.pool.await_done(PATIENCE_SECONDS)
-
-    assert (slow, crew.pool.free_slots()) == (0, MANY)
-
-
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
     crew: WritingCrew, hold: Hold
 ) -> None:
@@ -206,47 +192,6 @@ def test_what_the_writer_cannot_write_the_next_pass_writes(
     assert crew.batch.ids == []
 
 
-class Refusing(logging.Filter):
-    """A filter of the project's that fails at a line about a job that has succeeded."""
-
-    has_failed = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Fail."""
-        if getattr(record, "event", "") == "job_succeeded":
-            self.has_failed = True
-            raise LookupError("no request")
-        return True
-
-
-@pytest.mark.loses_lines
-def test_a_writer_whose_lines_cannot_be_logged_goes_on(
-    crew: WritingCrew,
-    gate: threading.Event,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    caplog.set_level(logging.INFO, logger="hipq_django")
-    logger, refusing = logging.getLogger("hipq_django"), Refusing()
-    logger.addFilter(refusing)
-    try:
-        crew.scheduler.run_once()
-        gate.set()
-        wait_until(lambda: refusing.has_failed and not crew.batch)
-        said = ""
-
-        def is_told() -> bool:
-            nonlocal said
-            said += capsys.readouterr().err
-            return "LookupError: no request" in said
-
-        wait_until(is_told)
-    finally:
-        logger.removeFilter(refusing)
-
-    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
-
-
 def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
     crew: WritingCrew, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,17 +223,6 @@ def test_a_stopping_writer_ends_what_it_is_writing(crew: WritingCrew, hold: Hold
 
     assert not closing.is_alive()
     assert crew.batch.ids == []
-
-
-def test_what_comes_after_the_writer_was_stopped_the_scheduler_writes(
-    crew: WritingCrew, gate: threading.Event
-) -> None:
-    crew.scheduler.run_once()
-    crew.writer.close()
-    gate.set()
-    crew.pool.await_done(PATIENCE_SECONDS)
-
-    assert len(crew.scheduler.persist_batch()) == MANY
 
 
 def test_many_results_are_the_writers_before_it_comes(gate: threading.Event) -> None:

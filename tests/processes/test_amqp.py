@@ -198,18 +198,3 @@ def test_messages_of_a_killed_consumer_go_to_another_one(
     assert stop(second) == 0
     eventually(lambda: queue.waiting() == 0, "nothing is left")
     assert_each_has_its_own_answer(number)
-
-
-def test_a_consumer_waits_for_a_queue_that_is_not_there_yet(
-    queue: RabbitQueue, consumers: Workers
-) -> None:
-    ask(1)
-    queue.delete()
-    consumer = consumers.consume("post")
-    eventually(lambda: "NOT_FOUND" in consumers.log.read_text(), "the queue is missed")
-
-    queue._channel.queue_declare(queue.name, durable=True, auto_delete=False)
-    queue.publish(*bodies(0, 1))
-
-    wait_until_settled(1)
-    assert stop(consumer) == 0

@@ -6,15 +6,12 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
-from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection, transaction
-from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Worker
@@ -95,55 +92,6 @@ def test_workers_survive_the_end_of_all_their_connections(
     assert_all_succeeded(before + jobs)
 
 
-def let_it_only_read() -> None:
-    """Let the server only read, for all connections but the test's own."""
-    name = connection.ops.quote_name(connection.settings_dict["NAME"])
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-        cursor.execute(END_SESSIONS)
-
-
-def let_it_write() -> None:
-    """Let the server write again; on a fresh connection, since the test's own may be gone."""
-    connection.close()
-    name = connection.ops.quote_name(connection.settings_dict["NAME"])
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = off")
-        cursor.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-
-
-@pytest.fixture
-def writes_again(transactional_db: None) -> Iterator[None]:
-    """Later tests find a server that writes, however this one ends."""
-    yield
-    let_it_write()
-
-
-@pytest.mark.postgres
-@pytest.mark.usefixtures("writes_again")
-def test_a_worker_keeps_its_results_while_the_server_only_reads(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """As a standby does, or a server whose disk is full, or that is about to move."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    worker = workers.start("held", "-v0")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-    let_it_only_read()
-    gate.touch()
-    eventually(
-        lambda: "database: cannot execute UPDATE in a read-only" in workers.log.read_text(),
-        "the result cannot be written",
-    )
-    let_it_write()
-
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
-    eventually(lambda: "event=database_back" in workers.log.read_text(), "the outage is over")
-
-    job.refresh_from_db()
-    assert (job.outcome, job.attempt, worker.poll()) == ("succeeded", 1, None)
-
-
 def begun(notes: Path) -> int:
     """Return how many handlers noted that they run; the file is there before its first line."""
     return notes.read_text().count("begin") if notes.exists() else 0
@@ -164,24 +112,6 @@ def test_a_killed_workers_job_is_run_by_another(workers: Workers, tmp_path: Path
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 2)
     assert [a.kind for a in job.attempts.all()] == [Attempt.Kind.WORKER_LOST]
-
-
-def test_a_worker_until_idle_stays_for_jobs_that_it_may_have_to_take_over(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """It must have watched the silent one for three beats, and then leaves nothing undone."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    first = workers.start("held")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-    first.kill()
-    gate.touch()
-    Worker.objects.update(heartbeat_time=timezone.now() - timedelta(hours=1))
-
-    assert workers.run("held", "--until-idle") == 0
-
-    job.refresh_from_db()
-    assert (job.outcome, job.attempt) == ("succeeded", 2)
 
 
 @pytest.mark.nightly
@@ -208,29 +138,6 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
         "outcome", flat=True
     )
     assert set(outcomes) == {"succeeded"}
-
-
-@pytest.mark.parametrize("policy", ["none", nightly("fixed"), nightly("exponential")])
-@pytest.mark.usefixtures("no_silence", "no_pause")
-def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
-    workers: Workers, tmp_path: Path, policy: str
-) -> None:
-    """Eight jobs are executing whenever it strikes; the supervisor replaces each dead process."""
-    data = {"notes": str(tmp_path / "notes")}
-    innocent = [hipq.enqueue(f"steady_{policy}", {"seconds": 0.5}) for _ in range(4)]
-    killer = hipq.enqueue(f"killer_{policy}", data)
-    innocent += [hipq.enqueue(f"steady_{policy}", {"seconds": 0.5}) for _ in range(4)]
-    workers.start("suspects", "--processes", "2", "--threads", "8")
-
-    eventually(lambda: not Job.objects.live().exists(), "every job is final")
-
-    killer.refresh_from_db()
-    assert (killer.outcome, killer.attempts.count()) == ("failed", 3)
-    assert "WorkerLost" in killer.error
-    for job in innocent:
-        job.refresh_from_db()
-        assert job.outcome == "succeeded"
-        assert job.attempts.filter(kind=Attempt.Kind.WORKER_LOST).count() <= 2
 
 
 @pytest.mark.usefixtures("no_silence", "no_pause")
@@ -423,25 +330,6 @@ def test_a_signal_for_the_whole_process_group_counts_once(
     assert not re.search("event=process_died|Traceback", workers.log.read_text())
 
 
-@pytest.mark.usefixtures("no_silence")
-def test_a_group_that_is_stopped_while_it_starts_ends_without_a_word_of_failure(
-    workers: Workers,
-) -> None:
-    """The children are not ready to take the signal yet; it is kept for them."""
-    supervisor = workers.start("--processes", "2")
-    eventually(lambda: len(children_of(supervisor.pid)) >= 2, "it has started children")
-
-    os.killpg(supervisor.pid, signal.SIGINT)
-
-    assert supervisor.wait(timeout=60) == 0
-    assert not re.search("event=process_died|Traceback", workers.log.read_text())
-
-
-def children_of(pid: int) -> list[str]:
-    """Return the ids of the processes that a process has started."""
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
 @pytest.mark.parametrize("processes", [nightly("1"), "2"])
 @pytest.mark.usefixtures("no_silence")
 def test_what_has_not_ended_when_the_drain_is_over_is_put_back(
@@ -497,22 +385,3 @@ def test_a_process_that_a_handler_forks_never_goes_on_as_a_worker(
 
     assert [Job.objects.get(pk=job.pk).result for job in forking] == [0, 7]
     assert begun(notes) == 50
-
-
-def test_a_handler_that_runs_on_for_long_after_sigterm_has_its_result_written(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """Nothing else moves while it runs, which is no sign that nothing can be written."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    worker = workers.start("held", HIPQ_TEST_HEARTBEAT_SECONDS="0.2")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-
-    worker.terminate()
-    time.sleep(1.2)  # six beats: after three a result that cannot be written is lost
-    gate.touch()
-
-    assert worker.wait(timeout=60) == 0
-    assert "event=worker_cut_off" not in workers.log.read_text()
-    job.refresh_from_db()
-    assert (job.outcome, job.attempt) == ("succeeded", 1)

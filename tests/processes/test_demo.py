@@ -190,37 +190,6 @@ def test_a_demo_that_is_stopped_halfway_leaves_no_process_behind(
     assert demo.wait() == code
 
 
-@pytest.mark.nightly
-def test_a_demo_whose_worker_dies_says_so_and_where_the_logs_are(
-    start: Callable[..., Demo],
-) -> None:
-    demo = start("demo")
-    demo.wait_for_children()
-
-    os.kill(demo.worker(), signal.SIGKILL)
-
-    assert demo.wait() == 1
-    [logs] = demo.folder.glob("hipq-demo-*")
-    assert "The worker has ended by itself" in demo.output
-    assert f"The end of {logs / 'worker.log'}" in demo.output
-    assert {log.name for log in logs.iterdir()} == {"bank.log", "shop.log", "worker.log"}
-
-
-@pytest.mark.nightly
-def test_orders_that_are_not_settled_in_time_are_named_and_settled_by_the_next_demo(
-    start: Callable[..., Demo],
-) -> None:
-    hasty = start("demo", "--orders=2", "--seconds=0")
-
-    assert hasty.wait() == 1
-    assert "Not as promised:\nNot settled: order-1" in hasty.output
-
-    patient = start("demo", "--orders=1")
-
-    assert patient.wait() == 0, patient.output
-    assert "What happened to 3 orders" in patient.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "changed", "message"),
     [
@@ -259,15 +228,6 @@ def test_each_order_comes_out_once_though_a_worker_is_killed(start: Callable[...
         assert len(re.findall(pattern, demo.output, re.M)) == times, pattern
 
 
-@pytest.mark.nightly
-def test_a_demo_that_is_not_done_in_time_ends_and_says_so(start: Callable[..., Demo]) -> None:
-    demo = start("demo_flow", "--orders=14", "--seconds=0")
-
-    assert demo.wait() == 1, demo.output
-    assert "It was to be done within 0 seconds; --seconds gives it more time." in demo.output
-    assert "still under way" in demo.output
-
-
 # Answers through Kafka
 
 
@@ -283,13 +243,3 @@ def test_every_order_is_answered_through_kafka_also_in_a_second_demo(
         table = demo.table()
         assert (table["confirmed"], table["refused"]) == (8, 2)
         assert table["malformed messages, kept in the inbox"] > 0
-
-
-@pytest.mark.nightly
-def test_a_demo_of_orders_that_is_stopped_leaves_nothing_behind(start: Callable[..., Demo]) -> None:
-    demo = start("demo_orders", "--orders=1000")
-    demo.wait_for("Starting")
-
-    demo.process.send_signal(signal.SIGTERM)
-
-    assert demo.wait() == 143

@@ -13,7 +13,6 @@ import pytest
 from django.core.management import call_command
 
 import hipq_django as hipq
-from hipq_django.conf.options import source_settings
 from hipq_django.models import Answer, Job, Worker
 from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster
@@ -201,22 +200,6 @@ def test_consumers_that_are_killed_again_and_again_lose_and_repeat_nothing(
     assert_each_has_its_own_answer()
 
 
-def test_a_consumer_survives_the_loss_of_all_brokers(topic: Topic, consumers: Workers) -> None:
-    ask(0, 40)
-    topic.answer(0, 20)
-    consumer = consumers.consume("post")
-    wait_until_settled(20)
-
-    topic.kafka.stop_brokers()
-    eventually(lambda: "Connection refused" in consumers.log.read_text(), "the loss is noticed")
-    topic.kafka.start_brokers()
-    topic.answer(20, 20)
-
-    wait_until_settled(40)
-    assert stop(consumer) == 0
-    assert_each_has_its_own_answer()
-
-
 def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_meanwhile(
     topic: Topic, consumers: Workers
 ) -> None:
@@ -231,19 +214,3 @@ def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_
     topic.kafka.start_brokers()
 
     wait_until_settled(10)
-
-
-def test_a_topic_that_is_not_there_yet_is_warned_of(
-    topic: Topic, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = sources(topic)["post"]
-    settings["OPTIONS"]["topics"] = ["not-there-yet"]
-    source = source_settings("post", settings).open()
-
-    def is_warned_of() -> bool:
-        assert source.receive(1, 0.1) == []
-        return "event=kafka_warning" in caplog.text
-
-    eventually(is_warned_of, "the log says so")
-    source.close()
-    assert "not-there-yet" in caplog.text

@@ -19,7 +19,7 @@ from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
-from tests.processes.conftest import Process, Workers, eventually, nightly
+from tests.processes.conftest import Process, Workers, eventually
 from tests.processes.forked import HEARTBEAT_MIN
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -91,19 +91,6 @@ def test_each_table_in_turn(workers: Workers) -> None:
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
 
 
-def test_a_table_of_links_that_is_locked_delays_only_what_is_linked(workers: Workers) -> None:
-    started(workers)
-    in_time()
-
-    def is_warned_of() -> bool:
-        in_time()
-        return "event=end_hook_failed" in workers.log.read_text()
-
-    with locked("hipq_link"):
-        eventually(is_warned_of, "a look for links has failed", seconds=AWAY_SECONDS)
-    assert " ERROR " not in workers.log.read_text()
-
-
 def has_beaten_within(seconds: float) -> bool:
     worker = Worker.objects.get()
     return clock.now(worker.using) - worker.heartbeat_time < timedelta(seconds=seconds)
@@ -143,19 +130,6 @@ def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: W
         return Queue.objects.get(pk=bank.pk).is_limited
 
     eventually(is_limited, "the queue is as the setting has it", seconds=AWAY_SECONDS)
-
-
-@pytest.mark.parametrize("table", ["hipq_job", nightly("hipq_worker"), nightly("hipq_schedule")])
-def test_a_worker_that_is_told_to_stop_ends(workers: Workers, table: str) -> None:
-    worker = started(workers)
-    in_time()
-
-    with locked(table):
-        wait_until_blocked()
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=END_SECONDS)
-
-    assert worker.returncode == 0
 
 
 @pytest.mark.nightly

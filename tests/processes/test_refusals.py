@@ -159,11 +159,3 @@ def test_a_source_that_cannot_be_opened_is_said(settings: Settings) -> None:
         name = "^KafkaSource: .*" if source is KAFKA else ""
         with pytest.raises(ConfigurationError, match=name + re.escape(message)):
             source_settings("post", mistaken).open()
-
-
-@pytest.mark.django_db
-def test_the_command_says_so_too(settings: Settings) -> None:
-    wrong = AMQP | {"OPTIONS": {"url": "rabbit", "queue": "answers"}}
-    settings.HIPQ = {"default": {"SOURCES": {"post": wrong}}}
-
-    assert "url is not an address" in said("hipq_consume", "post")

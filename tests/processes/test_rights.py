@@ -13,7 +13,6 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 import hipq_django as hipq
@@ -21,7 +20,6 @@ from hipq_django.models import Job
 from tests.databases import make, on_server
 from tests.declaring import Declare
 from tests.docs.documents import OPERATIONS
-from tests.factories import insert_copy
 from tests.hand_worker import HandWorker
 from tests.plugin import renamed
 from tests.postgres import for_role
@@ -113,31 +111,6 @@ def test_a_role_that_may_only_enqueue_does_so_in_every_way(
     assert failed_after_commit == []
     assert Job.objects.filter(outcome="succeeded").count() == 14
     assert Job.objects.filter(batch=batch).count() == 2
-
-
-def test_it_enqueues_what_its_code_declares_anew_without_an_error(
-    granted: Callable[[str], str], declare: Declare, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What workers of another release have to know is written by the workers of this one."""
-    declare.task("shop.deployed")(lambda invoce_id: None).enqueue(invoce_id=7)
-    declare.forget_all()
-    task = declare.task("shop.deployed")(lambda invoice_id: None)
-    granted("web")
-
-    task.enqueue(invoice_id=7)
-    with CaptureQueriesContext(connection) as queries:
-        task.enqueue(invoice_id=7)
-
-    assert caplog.messages == []
-    assert not [q["sql"] for q in queries if q["sql"].startswith("UPDATE")]
-
-
-def test_what_a_role_cannot_read_is_still_checked(granted: Callable[[str], str]) -> None:
-    job = hipq.enqueue("echo")
-    granted("web")
-
-    with pytest.raises(Exception, match="a job has no queue or no type"), transaction.atomic():
-        insert_copy(job, job_type_id=999_999)
 
 
 @pytest.mark.processes

@@ -41,27 +41,6 @@ def test_a_hangup_lets_a_worker_finish_what_is_running(
     assert "event=jobs_put_back" not in workers.log.read_text()
 
 
-@pytest.mark.parametrize("processes", [nightly("1"), "2"])
-@pytest.mark.usefixtures("no_silence")
-def test_a_second_hangup_lets_go_of_running_jobs(
-    workers: Workers, tmp_path: Path, processes: str
-) -> None:
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    worker = workers.start("held", "--processes", processes)
-    eventually(notes.exists, "the handler runs")
-
-    worker.send_signal(signal.SIGHUP)
-    stopping = Worker.objects.filter(state=Worker.State.STOPPING)
-    eventually(stopping.exists, "it is stopping")
-    worker.send_signal(signal.SIGHUP)
-
-    assert worker.wait(timeout=60) == 0
-    assert "event=jobs_put_back" in workers.log.read_text()
-    job.refresh_from_db()
-    assert job.state == "retry"
-
-
 @pytest.mark.parametrize(
     ("left", "threads"), [("thread", "mine_0"), ("function", "none, but a function of atexit")]
 )

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite is no peer"),
 ]
 
-SILENCE = timedelta(seconds=1.5)
 """Three of the beats of these tests."""
 
 
@@ -243,16 +242,6 @@ def test_a_second_signal_ends_a_worker_whatever_it_waits_for(
     assert "event=forced_exit" in log_of(workers)
 
 
-def test_so_does_one_that_has_just_started(workers: Workers, wire: Proxy) -> None:
-    """It finds a database that takes connections and says nothing."""
-    wire.new = "swallow"
-
-    worker = workers.start("held", HIPQ_TEST_CONSTANTS=json.dumps({CONNECT_MIN: 2}))
-
-    assert worker.wait(60) == 1
-    assert "cannot be reached" in log_of(workers)
-
-
 def test_a_worker_that_is_told_to_stop_before_it_has_begun_ends(
     workers: Workers, wire: Proxy
 ) -> None:
@@ -269,18 +258,3 @@ def test_a_worker_that_is_told_to_stop_before_it_has_begun_ends(
 
 
 # A worker that was given up
-
-
-def test_a_worker_that_was_given_up_registers_anew_with_its_next_beat(
-    workers: Workers, wire: Proxy
-) -> None:
-    """It claims nothing under its old row, so nobody takes anything from it."""
-    workers.start("chaos")
-    eventually(Worker.objects.exists, "the worker runs")
-    Worker.objects.update(state=Worker.State.LOST)
-    jobs = [hipq.enqueue("quick", {"number": number}) for number in range(20)]
-
-    eventually(lambda: all(map(is_final, jobs)), "all jobs are final")
-
-    assert sorted(Worker.objects.values_list("state", flat=True)) == ["lost", "running"]
-    assert set(Job.objects.values_list("outcome", "attempt")) == {("succeeded", 1)}

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import events
-from hipq_django.models import Attempt, Job, Queue, Worker
+from hipq_django.models import Job, Queue, Worker
 from hipq_django.processes.start_up import set_up_logging
 from tests.processes.conftest import Workers, eventually
 
@@ -151,17 +151,6 @@ def test_the_level_that_the_project_has_set_counts_unless_v_is_given(
     assert not wrong
 
 
-@pytest.mark.usefixtures("no_silence")
-def test_a_child_that_has_nothing_left_to_do_is_not_replaced(workers: Workers) -> None:
-    """Its level of the log is that of the command."""
-    quick(5)
-
-    assert workers.run("--until-idle", "--processes", "2", "-v0") == 0
-
-    assert Worker.objects.count() == 2
-    assert not re.search(" INFO |event=process_died", log_of(workers))
-
-
 def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
     workers: Workers, tmp_path: Path
 ) -> None:
@@ -178,20 +167,6 @@ def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
 
     attempts = Job.objects.filter(pk__in=[job.pk for job in jobs]).values_list("state", "attempt")
     assert sorted(attempts) == [("final", 1), ("final", 1), ("initial", 0)]
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("no_silence")
-def test_a_child_that_has_run_its_jobs_is_replaced_at_once(workers: Workers) -> None:
-    quick(20)
-
-    assert workers.run("chaos", "--until-idle", "--processes", "2", "--max-jobs", "8") == 0
-
-    assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
-    assert not Attempt.objects.exists()
-    assert Worker.objects.count() > 2
-    assert set(Worker.objects.values_list("state", flat=True)) == {"stopped"}
-    assert "event=process_died" not in log_of(workers)
 
 
 @pytest.mark.usefixtures("no_silence")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.engines.values import DeclaredLostError
-from hipq_django.maintenance.duties import MAX_PAUSE_SECONDS, Duties, Duty
+from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Job, Worker
 from hipq_django.processes.heartbeat import Heartbeat, Witness
 from tests.declaring import Declare
@@ -124,23 +123,6 @@ def test_a_worker_that_beats_is_not_lost_whatever_the_servers_clock_does(
         taken += watcher.watch(beats=1)
 
     assert taken == 0
-    assert state_of(dead.row) == "running"
-
-
-def test_a_worker_that_is_silent_by_our_clock_alone_is_not_lost(
-    watcher: Watcher, dead: HandWorker
-) -> None:
-    """Its row has not changed, but by the database's clock it is not old."""
-    Worker.objects.filter(pk=dead.row.pk).update(heartbeat_time=clock.now("default") + HOUR)
-
-    assert watcher.watch(beats=10) == 0
-    assert state_of(dead.row) == "running"
-
-
-def test_who_was_given_up_gives_nobody_up(watcher: Watcher, dead: HandWorker) -> None:
-    Worker.objects.filter(pk=watcher.row.pk).update(state="lost")
-
-    assert watcher.watch(beats=5) == 0
     assert state_of(dead.row) == "running"
 
 
@@ -301,18 +283,6 @@ def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptur
 
     assert done == ["fail", "work"]
     assert "event=duty_failed duty=rank" in caplog.text
-
-
-def test_a_duty_that_failed_waits_longer_than_the_others() -> None:
-    failing = Duty("rank", 1, lambda: 1 // 0)
-    upkeep = Duties("default", [failing, Duty("b", 1, int)], untold)
-    began = time.monotonic()
-    for _ in range(10):
-        upkeep.run(all_of_it=True, waits=False)
-
-    upkeep.forget()
-
-    assert began + 1.5 < failing.due < time.monotonic() + 1.2 * MAX_PAUSE_SECONDS
 
 
 def test_what_the_database_refuses_is_no_outage() -> None:

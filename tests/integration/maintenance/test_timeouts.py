@@ -11,7 +11,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import recovery
-from hipq_django.models import Attempt, Job
+from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -47,17 +47,6 @@ def test_the_deadline_counts_from_the_claim(charge: JobTypeSpec, frozen_time: An
     assert job.state == "running"
 
 
-def test_a_job_is_not_timed_out_before_its_deadline(charge: JobTypeSpec, frozen_time: Any) -> None:
-    """T14."""
-    job = waiting(charge)
-
-    frozen_time.shift(60)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.state == "running"
-
-
 @pytest.mark.parametrize("waits", [hipq.WAIT, hipq.WAIT_FOR("front")], ids=["one", "parts"])
 def test_a_job_that_was_claimed_ahead_and_waits_for_its_answer_times_out(
     waits: Any, declare: Declare, frozen_time: Any
@@ -77,23 +66,6 @@ def test_a_job_that_was_claimed_ahead_and_waits_for_its_answer_times_out(
         assert [attempt.kind for attempt in job.attempts.all()] == ["timed_out"]
 
 
-def test_a_silent_job_without_a_retry_handler_is_final(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    """T14."""
-    job = waiting(charge)
-
-    frozen_time.shift(61)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.state, job.outcome) == ("final", "timed_out")
-    assert job.error == "JobTimeout: attempt 1 got no answer within 60 s"
-    attempt = job.attempts.get()
-    assert attempt.kind == Attempt.Kind.TIMED_OUT
-    assert attempt.end_time - attempt.start_time == timedelta(seconds=61)
-
-
 def test_the_retry_handler_decides_about_a_timeout(charge: JobTypeSpec, frozen_time: Any) -> None:
     """T14."""
     charge.on_error(lambda job: hipq.RetryIn(30) if "JobTimeout" in job.error else None)
@@ -104,25 +76,6 @@ def test_the_retry_handler_decides_about_a_timeout(charge: JobTypeSpec, frozen_t
 
     job.refresh_from_db()
     assert (job.state, job.attempt) == ("retry", 1)
-
-
-def test_each_attempt_has_the_whole_timeout(charge: JobTypeSpec, frozen_time: Any) -> None:
-    """T14."""
-    charge.on_error(lambda job: hipq.RetryIn(0) if job.attempt < 3 else None)
-    job = waiting(charge)
-
-    attempts = []
-    for _ in range(3):
-        frozen_time.shift(59)
-        run_due_jobs()
-        job.refresh_from_db()
-        attempts.append((job.state, job.attempt))
-        frozen_time.shift(2)
-        run_due_jobs()
-
-    job.refresh_from_db()
-    assert attempts == [("running", 1), ("running", 2), ("running", 3)]
-    assert (job.outcome, job.attempts.count()) == ("timed_out", 3)
 
 
 def test_a_policy_retries_a_timeout(declare: Declare, frozen_time: Any) -> None:
@@ -140,21 +93,6 @@ def test_a_policy_retries_a_timeout(declare: Declare, frozen_time: Any) -> None:
 
     assert second == ("running", 2)
     assert job.outcome == "timed_out"
-
-
-def test_the_outcome_is_that_of_the_last_attempt(declare: Declare, frozen_time: Any) -> None:
-    @declare("charge", timeout=60, retry=hipq.Fixed(seconds=0, max_attempts=2))
-    def charge(job: Job) -> Any:
-        if job.attempt == 1:
-            return hipq.WAIT
-        raise OSError("no route")
-
-    job = waiting(charge)
-    frozen_time.shift(61)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.error) == ("failed", "OSError: no route")
 
 
 def test_a_handler_that_executes_for_too_long_times_out_and_its_result_is_too_late(
@@ -295,17 +233,6 @@ def test_more_jobs_than_one_batch_time_out(
     run_due_jobs()
 
     assert Job.objects.final().filter(outcome="timed_out").count() == 5
-
-
-def test_a_queued_job_does_not_time_out(charge: JobTypeSpec, frozen_time: Any) -> None:
-    """The timeout is that of an attempt, not of the wait for it."""
-    job = charge.enqueue()
-
-    frozen_time.shift(1_000_000)
-    assert recovery.time_out_overdue(get_instance()) == 0
-
-    job.refresh_from_db()
-    assert job.state == "initial"
 
 
 def test_a_job_that_was_claimed_ahead_and_not_started_is_released(

@@ -1,7 +1,6 @@
 """`hipq_status` and `hipq_prune`."""
 
 import json
-import re
 from datetime import timedelta
 from io import StringIO
 from unittest.mock import ANY
@@ -15,9 +14,8 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.maintenance import retention
-from hipq_django.management.commands import hipq_status
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
-from hipq_django.monitoring import counts, endings
+from hipq_django.monitoring import counts
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.running import run_due_jobs
 
@@ -118,26 +116,6 @@ def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
     assert f"job type {retrying.name} 0 0 0 1 none succeeded" in lines
 
 
-def test_status_says_how_much_of_the_hour_it_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that is not all of it, nothing is called usual."""
-    for module in (endings, hipq_status):
-        monkeypatch.setattr(module, "SAMPLE", 1)
-    kind, moment = JobTypeFactory.create(), timezone.now() - timedelta(seconds=1_000)
-    JobFactory.create(job_type=kind, state="final", update_time=moment)
-
-    [line] = [line for line in said("hipq_status").splitlines() if f"type {kind.name} " in line]
-
-    assert re.search(r" 1\+ .* not known: the newest 1, which are 1,0\d\d s$", line)
-
-
-def test_a_heartbeat_is_never_of_the_future() -> None:
-    WorkerFactory.create(heartbeat_time=timezone.now() + timedelta(seconds=90))
-
-    [worker] = json.loads(said("hipq_status", "--json"))["workers"]
-
-    assert worker["heartbeat_age_seconds"] == 0
-
-
 def test_status_writes_nothing(settings: Settings) -> None:
     """During a deployment the last release asks, too, such as by the probe of a container."""
     settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLE_LIMIT": 4}}}}
@@ -150,22 +128,11 @@ def test_status_writes_nothing(settings: Settings) -> None:
     ]
 
 
-def test_status_without_queues_says_who_makes_them() -> None:
-    assert "No queues; a worker that starts writes down" in said("hipq_status")
-
-
 def test_status_gives_the_ages_that_apps_above_the_queue_tell_a_unit() -> None:
     text = said("hipq_status")
 
     assert "oldest wake 0 s" in text
     assert "wake seconds" not in text
-
-
-def test_status_shows_a_negative_limit_as_none() -> None:
-    Queue.objects.create(name="q", throttle_limit=-1)
-
-    assert status()["throttle_limit"] == 0
-    assert "none" in said("hipq_status")
 
 
 def test_a_script_is_told_what_holds_a_queue_and_where_counting_stopped(
@@ -258,12 +225,6 @@ def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) 
     assert "Answers without a job: 2+" in said("hipq_status")
 
 
-@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
-def test_an_unknown_instance_is_refused(command: str) -> None:
-    with pytest.raises(CommandError, match="HIPQ has no instance 'shop'"):
-        call_command(command, "--instance", "shop")
-
-
 def final(queue: str, days: float, batch: Batch | None = None) -> Job:
     """Return a job that ended this many days ago, with an attempt and an answer."""
     job = hipq.enqueue("echo", queue=queue, job_key=f"{queue}-{days}")
@@ -326,15 +287,6 @@ def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: 
     assert list(Answer.objects.order_by("pk")) == kept
 
 
-@pytest.mark.conformance
-def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "PAGE_SIZE", 2)
-    for _ in range(5):
-        old_answer("unmatched", 20)
-
-    assert "answers: deleted 5" in said("hipq_prune")
-
-
 def old_batch(days: float, **jobs: float) -> Batch:
     """Return a batch that was made this many days ago, with a job in each of these queues."""
     batch = Batch.objects.create(create_time=timezone.now() - timedelta(days=days))
@@ -363,18 +315,6 @@ def test_a_batch_stays_while_a_job_names_what_it_has_waited_for() -> None:
 
     assert "batches: deleted 0" in said("hipq_prune")
     assert "batches: deleted 1" in said("hipq_prune", "--days", "0.1")
-
-
-@pytest.mark.conformance
-def test_batches_are_pruned_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "PAGE_SIZE", 2)
-    Queue.objects.create(name="q")
-    Batch.objects.create(instance="other", create_time=timezone.now() - timedelta(days=20))
-    for _ in range(5):
-        old_batch(20)
-
-    assert "batches: deleted 5" in said("hipq_prune")
-    assert Batch.objects.get().instance == "other"
 
 
 def test_a_dry_run_counts_and_deletes_nothing() -> None:

@@ -21,7 +21,6 @@ from hipq_django.database import clock, transactions
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.models import Answer, Job, Queue, Schedule
-from hipq_django.monitoring import counts
 from hipq_django.monitoring.doctor import measure
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -153,15 +152,6 @@ def test_problems_have_another_and_come_first() -> None:
     assert text.endswith("\n1 problem, 1 warning.\n")
 
 
-def test_json_holds_all_of_a_finding() -> None:
-    hipq.enqueue("echo", queue="q")
-
-    [finding] = json.loads(examined("--json")[1])
-
-    assert finding.keys() == {"level", "code", "where", "what", "why", "what_to_do"}
-    assert (finding["level"], finding["code"]) == ("problem", "no_worker")
-
-
 def test_an_unknown_instance_is_refused() -> None:
     with pytest.raises(CommandError, match="HIPQ has no instance 'shop'"):
         examined("--instance", "shop")
@@ -196,30 +186,6 @@ def test_a_queue_is_full_if_its_next_job_does_not_fit() -> None:
 
     assert found() == {"limit_reached": "queue q"}
     assert "4 of 5, and the next job needs 2; 2 jobs are due" in examined()[1]
-
-
-def test_a_queue_is_full_whose_limit_is_higher_than_anything_is_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(counts, "COUNT_LIMIT", 1)
-    WorkerFactory.create()
-    queue = Queue.objects.create(name="q", throttle_limit=3)
-    first = JobFactory.create(queue=queue, job_type__name="ask", state="running")
-    JobFactory.create_batch(2, queue=queue, job_type=first.job_type, state="running")
-    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=2))
-
-    assert found() == {"limit_reached": "queue q"}
-    assert "3 of 3" in examined()[1]
-
-
-def test_a_queue_whose_next_job_just_fits_is_not_full() -> None:
-    WorkerFactory.create()
-    queue = Queue.objects.create(name="q", throttle_limit=1)
-    JobFactory.create(queue=queue, job_type__name="ask", state="running", throttle_factor="0.9")
-    due = {"throttle_factor": 0.1, "scheduled_run_time": long_ago(minutes=2)}
-    hipq.enqueue("ask", queue="q", **due)
-
-    assert found() == {"overdue": "queue q"}
 
 
 def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
@@ -261,17 +227,6 @@ def test_jobs_of_a_type_without_code() -> None:
     hipq.enqueue("nobody", queue="q")
 
     assert found() == {"unknown_type": "job type nobody"}
-
-
-def test_the_type_that_is_meant_by_one_without_code_is_named(declare: Declare) -> None:
-    declare("shop.jobs.send_invoice")(lambda job: None)
-    WorkerFactory.create()
-    hipq.enqueue("shop.tasks.send_invoice", queue="q")
-
-    text = examined()[1]
-
-    assert "no code here declares it; is 'shop.jobs.send_invoice' meant?" in text
-    assert "-> Declare it in the module jobs of an app, or add its module to AUTODISCOVER." in text
 
 
 def test_jobs_without_code_are_not_overdue_and_do_not_hide_that_others_are() -> None:
@@ -365,15 +320,6 @@ def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
     AnswerFactory.create(receive_time=long_ago(hours=25))
     expire_early(get_instance(), RefusedRows("expire_early", "answer_id"))
     assert found() == {"unmatched_answers": "instance default"}
-
-
-def test_malformed_messages_are_told_of_as_such() -> None:
-    malformed = {"status": "unmatched", "kind": "malformed", "problem": "KeyError: 'order'"}
-    AnswerFactory.create(**malformed, receive_time=long_ago(hours=25))
-    assert found() == {}
-
-    AnswerFactory.create(**malformed)
-    assert found() == {"malformed_messages": "instance default"}
 
 
 def test_final_jobs_that_nobody_prunes() -> None:

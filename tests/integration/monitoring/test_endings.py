@@ -102,26 +102,6 @@ def test_where_there_are_too_many_retries_each_count_is_marked(
     assert not trends().of(noisy.queue).lately.retried_capped
 
 
-def test_only_the_newest_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "SAMPLE", 3)
-    kind = JobTypeFactory.create()
-    ended(kind, "failed", 3, minutes=20)
-    ended(kind, "succeeded", 2, minutes=10)
-
-    trend = trends().of(kind)
-
-    assert trend.lately == Endings(succeeded=2, failed=1)
-    assert round(trend.covered_seconds, -2) == 1_200  # from the third end until now
-    assert trends().of(kind.queue).lately == trend.lately
-
-
-def test_what_never_ran_has_no_trend() -> None:
-    kind = JobTypeFactory.create()
-
-    assert trends().of(kind).lately == Endings()
-    assert trends().of(kind.queue).lately.share(0) == 0
-
-
 def test_the_cost_does_not_grow_with_queues_and_types(
     django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -10,11 +9,9 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.domain.reasons import cannot_start, not_let_start
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
 from tests.factories import JobFactory, WorkerFactory
@@ -51,15 +48,6 @@ def test_a_job_whose_handler_executes_has_no_reason() -> None:
     assert hipq.explain(job) == []
 
 
-def test_a_job_whose_handler_executes_past_its_deadline_is_overdue() -> None:
-    job = hipq.enqueue("echo")
-    HandWorker().run_pass()
-    Job.objects.update(deadline=clock.now("default") - timedelta(seconds=30))
-
-    assert codes(job) == ["overdue"]
-    assert "was due at 2025-01-06 11:59:30 UTC (0:00:30 ago)" in text(job)
-
-
 def test_a_due_job_that_nothing_holds_and_nobody_starts_says_so() -> None:
     since = clock.now("default") - timedelta(seconds=5)
     job = hipq.enqueue("echo", scheduled_run_time=since)
@@ -78,20 +66,10 @@ def test_explaining_changes_nothing() -> None:
     assert Job.objects.filter(pk=job.pk).values().get() == before
 
 
-def test_a_stale_copy_is_read_anew() -> None:
-    job = hipq.enqueue("echo")
-    run_due_jobs()
-
-    assert codes(job) == ["final"]
-
-
 def test_a_final_job_says_how_it_ended() -> None:
     job = hipq.cancel(hipq.enqueue("echo"))
 
     assert text(job) == "It is finished: cancelled at 2025-01-06 12:00:00 UTC."
-
-
-FIXED = hipq.Fixed(seconds=0, max_attempts=3)
 
 
 def fail(job: Job) -> None:
@@ -228,38 +206,12 @@ def test_a_type_that_nobody_declares_is_named() -> None:
     )
 
 
-def test_the_type_that_is_meant_by_one_that_nobody_declares_is_named(declare: Declare) -> None:
-    declare("shop.jobs.send_invoice")(lambda job: None)
-
-    job = hipq.enqueue("shop.tasks.send_invoice")
-
-    assert "'shop.tasks.send_invoice'; is 'shop.jobs.send_invoice' meant? Declare" in text(job)
-
-
 def test_a_queue_that_no_worker_serves_is_named() -> None:
     job = hipq.enqueue("echo", queue="lonely")
     Worker.objects.update(queues=["default"])
 
     assert codes(job) == ["no_worker"]
     assert "manage.py hipq_worker lonely" in text(job)
-
-
-def test_a_worker_of_its_instance_is_to_be_started(settings: Settings, declare: Declare) -> None:
-    settings.HIPQ = {"default": {}, "shop": {}}
-    job = declare("charge", instance="shop")(lambda job: None).enqueue()
-
-    assert codes(job) == ["no_worker"]
-    assert text(job) == (
-        "No worker serves queue shop.default; start one: manage.py hipq_worker default --instance "
-        "shop."
-    )
-
-
-def test_silent_workers_are_named(frozen_time: Any) -> None:
-    job = hipq.enqueue("echo")
-    frozen_time.shift(3_600)
-
-    assert codes(job) == ["silent_workers"]
 
 
 # Limits and throttlers
@@ -284,14 +236,6 @@ def test_the_jobs_before_it_are_counted(configure_queue: ConfigureQueue) -> None
 
     assert codes(job) == ["behind"]
     assert "3 due jobs" in text(job)
-
-
-def test_a_critical_job_is_behind_nobody(configure_queue: ConfigureQueue) -> None:
-    configure_queue(THROTTLE_LIMIT=1)
-    hipq.enqueue_many([hipq.NewJob("ask") for _ in range(3)])
-    run_due_jobs()
-
-    assert codes(hipq.enqueue("ask", throttle_factor=0)) == []
 
 
 @pytest.mark.parametrize("limit", [None, 10])
@@ -324,20 +268,6 @@ def test_threads_that_are_held_by_jobs_whose_attempts_are_over_are_named() -> No
     assert text(job) == "Worker shop:7, since 2025-01-06 11:59:00 UTC: 2 of 4 threads held."
     Worker.objects.update(executing=1)
     assert codes(job) == []
-
-
-def test_a_silent_worker_does_not_keep_a_job_waiting(frozen_time: Any) -> None:
-    job = hipq.enqueue("ask")
-    frozen_time.shift(3_600)
-    Worker.objects.update(executing=1)
-
-    assert codes(job) == ["silent_workers"]
-
-
-def test_a_critical_job_overtakes_nobody_without_a_limit() -> None:
-    hipq.enqueue("ask")
-
-    assert codes(hipq.enqueue("ask", throttle_factor=0)) == ["behind"]
 
 
 def test_a_throttler_that_holds_is_named_with_its_reason(configure_queue: ConfigureQueue) -> None:
@@ -384,16 +314,6 @@ def test_a_throttler_that_fails_at_another_job_blocks_this_one(
 
     assert "throttler_error" in codes(job)
     assert "KeyError: 'region'" in text(job)
-
-
-@pytest.mark.parametrize("say", [cannot_start, not_let_start])
-def test_a_job_that_cannot_start_blocks_no_other(say: Callable[[int, str], str]) -> None:
-    first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
-    problem = say(first.pk, "too much")
-    Queue.objects.filter(pk=first.queue_id).update(throttler_problem=problem)
-
-    assert codes(first) == ["throttler_error"]
-    assert codes(second) == ["behind"]
 
 
 @pytest.mark.conformance

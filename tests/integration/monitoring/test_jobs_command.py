@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.utils.translation import override
 
 import hipq_django as hipq
-from hipq_django.management.commands.hipq_jobs import NOTHING_HOLDS_IT, VERBS
+from hipq_django.management.commands.hipq_jobs import VERBS
 from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -50,14 +50,6 @@ def test_jobs_are_found_by_type_and_key() -> None:
     assert said("cancel", "order-7", "--type", "ask") == f"{job}: cancelled\n"
 
 
-def test_a_job_that_nothing_holds_is_explained_too() -> None:
-    WorkerFactory.create()
-    job = hipq.enqueue("ask", job_key="order-7")
-
-    assert said("explain", job.pk) == f"{job.pk}: {NOTHING_HOLDS_IT}\n"
-    assert said("explain", "order-7", "--type", "ask") == f"order-7: {NOTHING_HOLDS_IT}\n"
-
-
 def test_a_job_is_explained_in_english_whatever_the_language() -> None:
     """What commands print can be searched for in the documents."""
     WorkerFactory.create()
@@ -65,16 +57,6 @@ def test_a_job_is_explained_in_english_whatever_the_language() -> None:
 
     with override("de"):
         assert "It is scheduled for" in said("explain", job.pk)
-
-
-def test_what_a_job_enqueued_is_cancelled_too(declare: Declare) -> None:
-    declare("parent")(lambda job: hipq.enqueue("ask", delay=60).pk)
-    parent = hipq.enqueue("parent")
-    run_due_jobs()
-
-    said("cancel", parent.pk, "--descendants")
-
-    assert row(parent).children.get().outcome == "cancelled"
 
 
 def test_a_waiting_job_is_moved() -> None:
