@@ -2,12 +2,11 @@
 
 import json
 from contextlib import nullcontext
-from itertools import permutations
 from typing import Any
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hipq_django import flow
 from hipq_django.flow import testing
@@ -53,6 +52,8 @@ def test_a_node_that_vanished_gets_and_gives_nothing_any_more(removed: dict[str,
     assert gone.inputs["number"].size == 0
     assert graph.outputs["result"].size == 0
     assert gone.outputs["out"].size == 1
+    assert gone.status == ("completed" if removed else "terminated")
+    assert flow.get(gone.pk).parent is None
 
 
 def test_a_node_that_came_again_is_the_only_one_that_gets_messages() -> None:
@@ -97,13 +98,6 @@ def test_options_of_ports_follow() -> None:
     graph.apply(of("t.add"))
     assert node.inputs["y"].read() == 1  # as it is declared
     assert node.inputs["x"].row.mode == "queue"
-
-
-def test_true_and_1_are_different_defaults() -> None:
-    graph, node = started("t.add", inputs={"y": {"default": 1}})
-    graph.apply(of("t.add", inputs={"y": {"default": True}}))
-
-    assert node.inputs["y"].default is True
 
 
 def test_a_default_lets_a_node_go_on_that_waited_for_it() -> None:
@@ -156,22 +150,15 @@ def test_a_port_that_came_into_being_keeps_what_it_has_when_it_is_named() -> Non
     assert node.inputs["dynamic"].channels == ["/a"]
 
 
-def test_a_port_that_is_named_no_more_goes() -> None:
-    graph, node = started("t.sum", inputs={"more": {}, "number": {"default": 1}})
-    graph.apply(of("t.sum"))
-
-    assert list(node.inputs) == ["number"]
-    assert node.inputs["number"].default is flow.NOTHING
-
-
-def test_a_port_that_is_left_out_stays_while_messages_lie_on_it() -> None:
-    graph, node = started("t.sum", inputs={"first": {}, "second": {}})
+def test_a_port_that_is_named_no_more_goes_unless_messages_lie_on_it() -> None:
+    graph, node = started("t.sum", inputs={"more": {}, "used": {}, "number": {"default": 1}})
     node.pause()
-    node.inputs["first"].write("unread")
+    node.inputs["used"].write("unread")
     graph.apply(of("t.sum"))
 
-    assert set(node.inputs) == {"number", "first"}
-    assert node.inputs["first"].peek() == ["unread"]
+    assert set(node.inputs) == {"number", "used"}
+    assert node.inputs["used"].peek() == ["unread"]
+    assert node.inputs["number"].default is flow.NOTHING
 
 
 def test_a_port_that_an_edge_still_names_stays() -> None:
@@ -253,16 +240,18 @@ def test_the_same_spec_changes_nothing() -> None:
     assert node.status == "completed"
 
 
-@pytest.mark.parametrize(
-    "change", [{"args": [True]}, {"job": {"data": {"x": True}}}], ids=["args", "job"]
-)
-def test_true_in_place_of_1_is_a_change(change: dict[str, Any]) -> None:
-    graph, child = started("t.recorder", args=[1], job={"data": {"x": 1}})
-    graph.apply(of("t.recorder", **{"args": [1], "job": {"data": {"x": 1}}, **change}))
+@pytest.mark.parametrize("changed", ["args", "job", "inputs"])
+def test_true_in_place_of_1_is_a_change(changed: str) -> None:
+    def given(one: Any) -> dict[str, Any]:
+        return {"args": [one], "job": {"data": {"x": one}}, "inputs": {"y": {"default": one}}}
+
+    graph, child = started("t.recorder", **given(1))
+    wanted = given(1) | {changed: given(True)[changed]}
+    graph.apply(of("t.recorder", **wanted))
 
     row = Node.objects.get(pk=child.pk)
-    wanted = {"args": [1], "job": {"data": {"x": 1}}, **change}
     assert as_text([row.args, row.job_options]) == as_text([wanted["args"], wanted["job"]])
+    assert (child.inputs["y"].default is True) == (changed == "inputs")
 
 
 # Nodes that are adopted
@@ -275,6 +264,8 @@ def test_a_node_that_has_1_is_not_adopted_where_the_spec_has_true() -> None:
     graph = flow.start(of("t.recorder", args=[1], init=there.pk))
 
     assert graph.children == {"x": there}
+    with pytest.raises(flow.GraphError, match=r"does not fit: .* has a parent"):
+        flow.start(of("t.recorder", args=[1], init=there.pk))
 
 
 def test_an_adopted_node_gets_the_ports_of_the_spec_and_keeps_its_others() -> None:
@@ -300,17 +291,6 @@ def test_a_graph_to_which_a_node_is_added_by_hand_looks_at_it() -> None:
     graph.adopt(there, "x")
 
     assert testing.due(graph) == 1
-
-
-def test_first_messages_of_out_ports_go_where_these_lead() -> None:
-    nodes = {
-        "one": {"component": "t.double", "outputs": {"out": {"init": [5]}}},
-        "two": {"component": "t.double"},
-    }
-    graph = flow.start({**TWICE, "nodes": nodes})
-    testing.drain()
-
-    assert list(graph.outputs["result"]) == [10]
 
 
 # Whatever the change
@@ -391,8 +371,7 @@ def is_as_started(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert made(graph, after) == changed
 
 
-@pytest.mark.nightly
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(named, some_edges, named, some_edges)
 def test_any_graph_that_changed_is_as_one_that_was_started_so(
     before: Any, edges_before: Any, after: Any, edges_after: Any
@@ -403,24 +382,3 @@ def test_any_graph_that_changed_is_as_one_that_was_started_so(
         if not any(errors_of(flow.check(spec)) for spec in specs):
             is_as_started(*specs)
         transaction.set_rollback(True)
-
-
-def test_a_graph_that_changed_is_as_one_that_was_started_so() -> None:
-    flow.graph("t.inner_of_any", TWICE)
-    port = {"default": {"a": 1}, "channels": ["/a", "/b"]}
-    one = {
-        "one": {"inputs": {"x": port, "new": {"more": True}}, "queue": "slow"},
-        "two": {"inputs": {"x": {"type": "dict"}}, "outputs": {"*": {"mode": "memory"}}},
-    }
-    other = {
-        "one": {"inputs": {"x": {"default": {"a": True}}}, "job": {"priority": 1}},
-        "two": {"inputs": {"y": {"channels": ["/b"]}}, "queue": "fast"},
-        "inner": {"inputs": {"x": port, "*": {}}},
-    }
-    specs = [
-        spec_of(one, {"one.out -> two.x", "two.out -> one.y"}),
-        spec_of(other, {"one.out -> two.y"}),
-        spec_of({"two": {}, "inner": {}}, set()),
-    ]
-    for before, after in permutations(specs, 2):
-        is_as_started(before, after)
