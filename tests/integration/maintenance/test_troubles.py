@@ -100,7 +100,7 @@ class Companion:
 
 def test_a_step_of_a_companion_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     troubles, companion = Troubles(PLAIN, "default"), Companion()
-    monkeypatch.setattr(companions, "registered", {"flow": companion})
+    monkeypatch.setattr(companions, "companions", lambda: {"flow": companion})
     monkeypatch.setattr(companions, "_troubles", {})
     monkeypatch.setattr(companions, "FIRST_PAUSE", 0.0)
     monkeypatch.setattr(companions, "_tell", troubles.tell)
