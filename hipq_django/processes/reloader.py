@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -39,18 +38,10 @@ class Reloader:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - its own command line
 
     def _run(self) -> None:
-        while not ((changed := self._look()) and self._can_start(changed)):
+        while not (changed := self._look()):
             time.sleep(LOOK_SECONDS)
         self.changed = changed
         self._stop()
-
-    def _can_start(self, changed: Path) -> bool:
-        """Return whether the code can be loaded, else say so: a file may be saved half-written."""
-        command = [sys.executable, *sys.orig_argv[1:], "--help"]  # which loads all of it
-        done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # noqa: S603 - its own command line
-        if done.returncode:
-            events.error("reload_waits", "it goes on as it is until the next save", changed=changed)
-        return not done.returncode
 
     def _look(self) -> Path | None:
         now = dict(self._files.snapshot_files())
