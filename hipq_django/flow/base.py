@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hipq_django.flow.declaring import ComponentDeclaration
     from hipq_django.flow.models import Node
     from hipq_django.flow.ports import Port
-    from hipq_django.flow.runs.run import Run, RunPort
+    from hipq_django.flow.runs.run import Run
     from hipq_django.flow.state import State
     from hipq_django.models import Job
 
@@ -35,7 +35,7 @@ class Suspended(BaseException):
     """Ends a run whose node waits for something."""
 
 
-def _each_once(ports: list[RunPort]) -> list[RunPort]:
+def _each_once(ports: list[Port]) -> list[Port]:
     """Return ports; raise `FlowError` if one is there twice: its last message may stay alone."""
     if len({*ports}) < len(ports):
         names = ", ".join(repr(port.name) for port in ports)
@@ -50,10 +50,10 @@ def _next(lies: Sequence[bool], defaults: Sequence[bool]) -> Next:
     return what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
 
 
-def _read_ahead(ports: Iterable[Any]) -> None:
+def _read_ahead(ports: Iterable[Port]) -> None:
     """Read the next page of each port that is used up."""
     for port in ports:
-        bool(port.unread)
+        port.sink.has_messages()
 
 
 class Component:
@@ -115,12 +115,12 @@ class Component:
     @property
     def inputs(self) -> Mapping[str, Port]:
         """The in-ports."""
-        return self._run.ports("in")
+        return self._run.inputs
 
     @property
     def outputs(self) -> Mapping[str, Port]:
         """The out-ports."""
-        return self._run.ports("out")
+        return self._run.outputs
 
     @property
     def state(self) -> State:
@@ -166,10 +166,12 @@ class Component:
         tuple of the outer one.
         """
         run = self._run
-        ports = _each_once([run.port("in", name) for name in names])
-        defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
+        ports = _each_once([self.inputs[name] for name in names])
+        defaults = [
+            port.sink.default_packet() is not None for port in ports
+        ]  # a run sees none that it sets itself
         for _ in run.turns():
-            lies = [bool(port.unread) for port in ports]
+            lies = [port.sink.has_messages() for port in ports]
             step = _next(lies, defaults)
             if step is not Next.TAKE:
                 break
@@ -188,14 +190,14 @@ class Component:
 
     def _some(self, name: str) -> Iterator[Any]:
         """Yield messages of an in-port, as many as `each` takes; the node runs again for others."""
-        run, port = self._run, self._run.port("in", name)
+        run, port = self._run, self.inputs[name]
         yield from (value for _, value in zip(run.turns(), port, strict=False))
-        if port.unread:
+        if port.sink.has_messages():
             run.run_again()
 
     async def aeach(self, *names: str) -> AsyncIterator[Any]:
         """Yield the same in async code: `async for order, limit in self.aeach(…)`."""
-        ports = [self._run.port("in", name) for name in names]
+        ports = [self.inputs[name] for name in names]
         values = self.each(*names)
         while True:
             await sync_to_async(_read_ahead)(ports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from hipq_django.flow.contexts import Entry, current_group
 from hipq_django.flow.exceptions import FamilyError, UnknownPortError
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Connection, Message, NodePort
-from hipq_django.flow.ports import Port, defaults_of
+from hipq_django.flow.ports import Port, defaults_of, for_change, set_channels
 from hipq_django.flow.values import is_same
 
 PAGE_SIZE = 200
@@ -46,6 +46,15 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
             pass  # nobody asks for them
 
 
+def disconnect_from(source: Port, targets: Sequence[Port]) -> None:
+    """Deliver nothing more from a port to these; without any, to none."""
+    row, using = source.row, source.node.using
+    found = Connection.objects.using(using).filter(source=row)
+    if targets:
+        found = found.filter(target__in=[target.row.pk for target in targets])
+    disconnect([row.pk], found, using)
+
+
 def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using: str) -> None:
     """Remove connections from some ports, which are locked first.
 
@@ -55,6 +64,34 @@ def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using:
         rows = NodePort.objects.using(using).filter(ids_in("pk", list(sources)))
         list(locked(rows.order_by("pk"), to_delete=True))
         connections.delete()
+
+
+def change_channels(port: Port, names: Sequence[str]) -> None:
+    """Let a port subscribe to, or publish to, these channels and no others."""
+    row = port.row
+    with write_transaction(port.node.using):
+        for_change(port.node, [row.pk])
+        row.channel_rows.all().delete()
+        set_channels(row, names)
+
+
+def clear_default(port: Port) -> None:
+    """Let a port have no default."""
+    row, using = port.row, port.node.using
+    with write_transaction(using):
+        for_change(port.node, [row.pk])
+        Message.objects.using(using).filter(port=row, as_default=True).delete()
+        rows = NodePort.objects.using(using).filter(pk=row.pk)
+        rows.update(has_default=False, value={}, value_context={})
+
+
+PORT_VERBS: dict[str, Callable[..., None]] = {
+    "connect": connect,
+    "disconnect": disconnect_from,
+    "channels": change_channels,
+    "clear_default": clear_default,
+}
+"""What is done to ports at once, or when the run ends that has asked for it."""
 
 
 def leads_to(ports: Collection[int], wanted: int, using: str) -> bool:
@@ -130,7 +167,7 @@ def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list
 
 
 def _defaults_for(source: Port, targets: Sequence[int]) -> list[delivering.Item]:
-    packet, using, group = source._default_packet(), source.node.using, current_group()
+    packet, using, group = source.sink.default_packet(), source.node.using, current_group()
     if packet is None:
         return []
     return [
@@ -155,7 +192,7 @@ def has_default(port: int, value: Any, using: str) -> bool:
 def _note(entry: Entry | None, source: Port, targets: Sequence[int], values: list[Any]) -> None:
     if entry is None or not values:
         return
-    source._note(entry, "read", values)
+    entry.note(entry.read, source.place, values)
     rows = NodePort.objects.using(source.node.using).filter(pk__in=targets)
-    for row in rows.select_related("node").order_by("pk"):
-        Port(row.node, row.direction, row.name)._note(entry, "written", values)
+    for row in rows.order_by("pk"):
+        entry.note(entry.written, row.place, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -31,12 +31,17 @@ class Entry:
         self.read: list[dict[str, Any]] = []
         self.written: list[dict[str, Any]] = []
 
-    def add(self, lines: list[dict[str, Any]], port: dict[str, Any], value: Any) -> None:
-        """Add a value; consecutive ones of a port share a line."""
-        if lines and {key: v for key, v in lines[-1].items() if key != "data"} == port:
-            lines[-1]["data"].append(value)
-        else:
-            lines.append({**port, "data": [value]})
+    def note(
+        self, lines: list[dict[str, Any]], place: tuple[int, str, str], values: Iterable[Any]
+    ) -> None:
+        """Add values of a port; consecutive ones of a port share a line."""
+        node, direction, name = place
+        port = {"node": node, "input" if direction == "in" else "output": name}
+        for value in values:
+            if lines and {key: v for key, v in lines[-1].items() if key != "data"} == port:
+                lines[-1]["data"].append(value)
+            else:
+                lines.append({**port, "data": [value]})
 
     def __bool__(self) -> bool:
         return bool(self.read or self.written)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.domain.redaction import quoted
 from hipq_django.flow import delivering
-from hipq_django.flow.contexts import Entry, current_context, current_group
+from hipq_django.flow.contexts import current_context, current_group
 from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
@@ -36,7 +36,7 @@ from hipq_django.flow.exceptions import (
     UnknownPortError,
 )
 from hipq_django.flow.logs import data_logged
-from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort, verbs
+from hipq_django.flow.models import Channel, Message, Node, NodePort, verbs
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.settings import flow_settings
@@ -45,10 +45,116 @@ from hipq_django.flow.values import NOTHING, Packet, PortName
 from hipq_django.job_types.registry import get_declared
 
 
-class Port:
-    """A port of a node. Each call reads the database, and writes at once."""
+class AtOnce:
+    """Reads and writes a port in the database at once, as a port outside of runs does.
 
-    def __init__(self, node: Node, direction: str, name: str, known_id: int = 0) -> None:
+    In a run, `runs.ports.InRun` stands in its place.
+    """
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._node = port.node
+
+    @property
+    def row(self) -> NodePort:
+        """The port's row, as it is now; raise `UnknownPortError` where it is gone."""
+        return find_row(self._node, self._port.direction, self._port.name)
+
+    @property
+    def _messages(self) -> QuerySet[Message]:
+        return Message.objects.using(self._node.using).filter(port=self.row, as_default=False)
+
+    def write(self, values: Iterable[Any]) -> None:
+        """Write messages, in their order."""
+        group = current_group()
+        items = self._items(values, as_default=group.as_default, notify=group.notify, log=group.log)
+        with write_transaction(self._node.using), data_logged(self._node) as entry:
+            if entry is not None:
+                entry.note(entry.written, self._port.place, [item.value for item in items])
+            self._deliver(items)
+
+    def _items(self, values: Iterable[Any], **how: bool) -> list[delivering.Item]:
+        row, context = self.row, current_context()
+        most = flow_settings(self._node.instance).max_message_bytes
+        options, items = PortOptions(self._port.name, row.type), list[delivering.Item]()
+        for value in values:
+            stored, text, _ = message_with_text(value, options, most)
+            items.append(delivering.Item(row.pk, stored, context, text=text, **how))
+        return items
+
+    def _deliver(self, items: Sequence[delivering.Item]) -> None:
+        using = self._node.using
+        delivering.write(items, self._node.instance, using, clock.now(using))
+
+    def read(self, *, or_default: bool) -> Packet | None:
+        """Take the oldest message; None, or the default, if none lies there."""
+        with write_transaction(self._node.using), data_logged(self._node) as entry:
+            row = self._oldest()
+            if row is None:
+                packet = self.default_packet() if or_default else None
+            else:
+                packet = Packet(row.pk, row.data, row.context, row.create_time)
+                row.delete(using=self._node.using)
+            if entry is not None and packet is not None and (row is None or row.log):
+                entry.note(entry.read, self._port.place, [packet.value])
+        return packet
+
+    def _oldest(self) -> Message | None:
+        """Return the oldest message under its lock.
+
+        Who has waited for another reader sees only what lay there before: it looks again.
+        """
+        rows = self._messages.order_by("pk")
+        while (row := locked(rows, to_delete=True).first()) is None and rows.exists():
+            pass
+        return row
+
+    def peek(self, count: int) -> list[Any]:
+        """Return the values of the oldest messages."""
+        return list(self._messages.order_by("pk").values_list("data", flat=True)[:count])
+
+    def size(self) -> int:
+        """Return how many messages lie there."""
+        return self._messages.count()
+
+    def has_messages(self) -> bool:
+        """Return whether a message lies there."""
+        return self._messages.exists()
+
+    def default_packet(self) -> Packet | None:
+        """Return the default, or None."""
+        port = self.row.pk
+        return defaults_of([port], self._node.using).get(port)
+
+    def set_default(self, value: Any) -> None:
+        """Write a message that becomes the default."""
+        items = self._items([value], as_default=True, notify=False)
+        with write_transaction(self._node.using):
+            self._deliver(items)
+
+    def do(self, verb: str, *args: Any) -> None:
+        """Do what changes where messages go, or what is read where there are none."""
+        verbs.PORT_VERBS[verb](self._port, *args)
+
+    def move(self, targets: Sequence[Port]) -> list[Any]:
+        """Move all messages to other ports; return their values."""
+        return verbs.move(self._port, targets)
+
+
+class Port:
+    """A port of a node. Each call reads the database, and writes at once.
+
+    Of a port that a run has opened, what is read and written counts when the run ends.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        direction: str,
+        name: str,
+        known_id: int = 0,
+        sink: Callable[[Port], AtOnce] = AtOnce,
+    ) -> None:
         self.node = node
         self._known_id = known_id
         self.direction = direction
@@ -57,6 +163,8 @@ class Port:
         """Which port it is."""
         self.last: Packet | None = None
         """What this object has read last."""
+        self.sink = sink(self)
+        """Where it reads and writes: at once in the database, or in a run."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Port):
@@ -71,132 +179,68 @@ class Port:
 
     @property
     def row(self) -> NodePort:
-        """The port's row, as it is now; raise `UnknownPortError` where it is gone."""
-        return find_row(self.node, self.direction, self.name)
-
-    @property
-    def _messages(self) -> QuerySet[Message]:
-        return Message.objects.using(self.node.using).filter(port=self.row, as_default=False)
+        """The port's row; raise `UnknownPortError` where it is gone."""
+        return self.sink.row
 
     # Writing
 
     def write(self, value: Any) -> None:
         """Write one message; it counts when the caller's transaction is committed."""
-        self.write_many([value])
+        self.sink.write((value,))
 
     def write_many(self, values: Iterable[Any]) -> None:
         """Write several messages, in their order."""
-        group = current_group()
-        items = self._items(values, as_default=group.as_default, notify=group.notify, log=group.log)
-        with write_transaction(self.node.using), data_logged(self.node) as entry:
-            self._note(entry, "written", [item.value for item in items])
-            self._deliver(items)
-
-    def _items(self, values: Iterable[Any], **how: bool) -> list[delivering.Item]:
-        row, context = self.row, current_context()
-        most = flow_settings(self.node.instance).max_message_bytes
-        options, items = PortOptions(self.name, row.type), list[delivering.Item]()
-        for value in checked_messages(values, self.name):
-            stored, text, _ = message_with_text(value, options, most)
-            items.append(delivering.Item(row.pk, stored, context, text=text, **how))
-        return items
-
-    def _deliver(self, items: Sequence[delivering.Item]) -> None:
-        delivering.write(items, self.node.instance, self.node.using, clock.now(self.node.using))
+        self.sink.write(checked_messages(values, self.name))
 
     # Reading
 
     def read(self) -> Any:
         """Take the oldest message and return its value; the default, or `NOTHING`, if none is."""
-        self.last = packet = self._read(or_default=True)
+        self.last = packet = self.sink.read(or_default=True)
         return NOTHING if packet is None else packet.value
 
     def packet(self) -> Packet | None:
-        """Do the same, with the id, the context and the time of the message."""
-        self.last = self._read(or_default=True)
+        """Take the oldest message as a `Packet`, with its id, its context and its time."""
+        self.last = self.sink.read(or_default=True)
         return self.last
 
     def __iter__(self) -> Iterator[Any]:
-        while packet := self._read(or_default=False):
+        while packet := self.sink.read(or_default=False):
             self.last = packet
             yield packet.value
 
-    def _read(self, *, or_default: bool) -> Packet | None:
-        """Take the oldest message; None, or the default, if none lies there."""
-        with write_transaction(self.node.using), data_logged(self.node) as entry:
-            row = self._oldest()
-            if row is None:
-                packet = self._default_packet() if or_default else None
-            else:
-                packet = Packet(row.pk, row.data, row.context, row.create_time)
-                row.delete(using=self.node.using)
-            if packet is not None and (row is None or row.log):
-                self._note(entry, "read", [packet.value])
-        return packet
-
-    def _oldest(self) -> Message | None:
-        """Return the oldest message under its lock.
-
-        Who has waited for another reader sees only what lay there before: it looks again.
-        """
-        rows = self._messages.order_by("pk")
-        while (row := locked(rows, to_delete=True).first()) is None and rows.exists():
-            pass
-        return row
-
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
-        most = checked_count(count, self.name)
-        return list(self._messages.order_by("pk").values_list("data", flat=True)[:most])
+        return self.sink.peek(checked_count(count, self.name))
 
     @property
     def size(self) -> int:
         """How many messages lie there; a default does not count."""
-        return self._messages.count()
+        return self.sink.size()
 
     @property
     def has_data(self) -> bool:
         """Whether reading gives something."""
-        return self._messages.exists() or self.default is not NOTHING
-
-    def _note(self, entry: Entry | None, how: str, values: Sequence[Any]) -> None:
-        """Note in the log's entry, if there is one, what was read or written."""
-        if entry is None:
-            return
-        side = "input" if self.direction == "in" else "output"
-        lines = entry.read if how == "read" else entry.written
-        for value in values:
-            entry.add(lines, {"node": self.node.pk, side: self.name}, value)
+        return self.sink.has_messages() or self.sink.default_packet() is not None
 
     # The default
-
-    def _default_packet(self) -> Packet | None:
-        port = self.row.pk
-        return defaults_of([port], self.node.using).get(port)
 
     @property
     def default(self) -> Any:
         """What reading gives while no message lies there; `NOTHING` if there is no default."""
-        packet = self._default_packet()
+        packet = self.sink.default_packet()
         return NOTHING if packet is None else packet.value
 
     @default.setter
     def default(self, value: Any) -> None:
         if value is NOTHING:
             del self.default
-            return
-        items = self._items([value], as_default=True, notify=False)
-        with write_transaction(self.node.using):
-            self._deliver(items)
+        else:
+            self.sink.set_default(value)
 
     @default.deleter
     def default(self) -> None:
-        row = self.row
-        with write_transaction(self.node.using):
-            for_change(self.node, [row.pk])
-            Message.objects.using(self.node.using).filter(port=row, as_default=True).delete()
-            rows = NodePort.objects.using(self.node.using).filter(pk=row.pk)
-            rows.update(has_default=False, value={}, value_context={})
+        self.sink.do("clear_default")
 
     # Channels and connections
 
@@ -207,27 +251,22 @@ class Port:
 
     @channels.setter
     def channels(self, names: Sequence[str]) -> None:
-        wanted, row = checked_channels(self.name, names), self.row
-        with write_transaction(self.node.using):
-            for_change(self.node, [row.pk])
-            row.channel_rows.all().delete()
-            set_channels(row, wanted)
+        self.sink.do("channels", list(checked_channels(self.name, names)))
 
     def connect(self, *targets: Port) -> None:
         """Deliver what lies here, and what is written here from now on, to other ports, too."""
-        verbs.connect(self, checked_targets(self, "connect", targets))
+        self.sink.do("connect", checked_targets(self, "connect", targets))
 
     def disconnect(self, *targets: Port) -> None:
         """Deliver nothing more to these ports; without any, to none."""
-        row, given = self.row, checked_ports(self, "disconnect", targets)
-        found = Connection.objects.using(self.node.using).filter(source=row)
-        if given:
-            found = found.filter(target__in=[target.row.pk for target in given])
-        verbs.disconnect([row.pk], found, self.node.using)
+        self.sink.do("disconnect", checked_ports(self, "disconnect", targets))
 
     def move_to(self, *targets: Port) -> list[Any]:
-        """Move what lies here to other ports, once; return the values."""
-        return verbs.move(self, checked_targets(self, "move_to", targets))
+        """Move what lies here to other ports, once; return the values.
+
+        A default stays, and is copied to the others.
+        """
+        return self.sink.move(checked_targets(self, "move_to", targets))
 
     # In async code
 
@@ -242,7 +281,7 @@ class Port:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Take all messages, in async code; a default is never among them."""
-        while packet := await sync_to_async(self._read)(or_default=False):
+        while packet := await sync_to_async(self.sink.read)(or_default=False):
             self.last = packet
             yield packet.value
 
@@ -423,8 +462,19 @@ def _unknown(node: Node, direction: str, name: str) -> Exception:
     return UnknownPortError(f"node {node.pk} has no {direction}-port {name!r}{near}")
 
 
-class PortsByName(Mapping[str, Port]):
-    """The ports of one side of a node; whoever has them says how one is found, and all names."""
+class Ports(Mapping[str, Port]):
+    """The ports of one side of a node, by their names."""
+
+    def __init__(self, node: Node, direction: str, run: Any = None) -> None:
+        self._node = node
+        self._direction = direction
+        self._run = node.of_run if run is None else run
+
+    def __getitem__(self, name: str) -> Port:
+        if self._run is not None:
+            return self._run.opened(self._node, self._direction, name)  # type: ignore[no-any-return]  # a port; runs stand above
+        row = find_row(self._node, self._direction, name)
+        return Port(self._node, self._direction, row.name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a port, or the default where there is none."""
@@ -437,34 +487,22 @@ class PortsByName(Mapping[str, Port]):
         """Return a port in async code; raise `UnknownPortError` where there is none."""
         return await sync_to_async(self.__getitem__)(name)
 
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
+    def __iter__(self) -> Iterator[str]:
+        found = self._names
+        if not (found or self._node.exists()):
+            raise deleted(self._node)
+        return iter(found)
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """Yield the names in async code."""
         for name in await sync_to_async(lambda: list(self))():
             yield name
 
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
     def __len__(self) -> int:
         return len(list(iter(self)))
-
-
-class Ports(PortsByName):
-    """The ports of one side of a node, by their names."""
-
-    def __init__(self, node: Node, direction: str) -> None:
-        self._node = node
-        self._direction = direction
-
-    def __getitem__(self, name: str) -> Port:
-        row = find_row(self._node, self._direction, name)
-        return Port(self._node, self._direction, row.name)
-
-    def __iter__(self) -> Iterator[str]:
-        found = self._names
-        if not (found or self._node.exists()):
-            raise deleted(self._node)
-        return iter(found)
 
     @property
     def _names(self) -> list[str]:

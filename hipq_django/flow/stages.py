@@ -111,7 +111,7 @@ class Jobs(Component):
         if ended or new:
             self._run.note("stage", [end.staged.pk for end in ended], new)
         has_room = left.jobs + len(new) < limit
-        if left.has_ended or (has_room and self._run.port("in", "in").unread):
+        if left.has_ended or (has_room and self.inputs["in"].sink.has_messages()):
             self.run()
         if left.jobs + len(new):
             self.suspend()

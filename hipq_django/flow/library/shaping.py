@@ -266,9 +266,9 @@ class Connect(Component):
     value, out = In(name="in"), Out()
 
     def perform(self) -> None:
-        run, port = self._run, self._run.port("in", "in")
-        port.move_some(run.turns(), self.out)
-        if port.unread:
+        port: Any = self.inputs["in"]
+        port.sink.move([self.out], self._run.turns())
+        if port.sink.has_messages():
             self.run()
 
 

@@ -105,14 +105,14 @@ class Map(Component):
         done = self._mapped(waiting, list(self.state.get("done", [])))
         self._check_size(done)
         self.state.set(waiting=waiting, done=done)
-        if len(waiting) < MAX_BEGUN and self._run.port("in", "in").unread:
+        if len(waiting) < MAX_BEGUN and self.inputs["in"].sink.has_messages():
             self.run()
         if waiting:
             self.suspend()
 
     def _begun(self) -> Iterator[int]:
         """Write the elements of lists; yield how many each has."""
-        port = self._run.port("in", "in")
+        port = self.inputs["in"]
         for _, value in zip(self._run.turns(), port, strict=False):
             elements = as_list(value)
             self.outputs["each"].write_many(elements)
@@ -123,13 +123,13 @@ class Map(Component):
 
         What nobody waits for yet stays on the port.
         """
-        port = self._run.port("in", "each")
+        port = self.inputs["each"]
         for _ in self._run.turns():
             while waiting and len(done) >= waiting[0]:
                 count = waiting.pop(0)
                 self.out.write(done[:count])
                 done = done[count:]
-            if not (waiting and port.unread):
+            if not (waiting and port.sink.has_messages()):
                 return done
             done.append(port.read())
         self.run()

@@ -292,12 +292,12 @@ class Node(NodeRow):
     @property
     def inputs(self) -> Mapping[str, Port]:
         """Its in-ports, by their names."""
-        return verbs.Ports(self, "in") if self.of_run is None else self.of_run.ports("in", self)
+        return verbs.Ports(self, "in")
 
     @property
     def outputs(self) -> Mapping[str, Port]:
         """Its out-ports, by their names."""
-        return verbs.Ports(self, "out") if self.of_run is None else self.of_run.ports("out", self)
+        return verbs.Ports(self, "out")
 
     @_when_run_ends
     def set_ports(

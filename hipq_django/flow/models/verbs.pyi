@@ -1,7 +1,7 @@
 """The verbs that methods of models call, and their modules; `verbs.py` loads them by this list."""
 
 from hipq_django.flow.aliases import Aliases as Aliases
-from hipq_django.flow.connecting import connect as connect, disconnect as disconnect, move as move
+from hipq_django.flow.connecting import PORT_VERBS as PORT_VERBS, move as move
 from hipq_django.flow.creating import set_ports as set_ports
 from hipq_django.flow.family import (
     adopt as adopt,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import repeat
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from django.utils.functional import cached_property
@@ -17,40 +17,28 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.states import Phase
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.flow.connecting import has_default
 from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.declared_ports import (
-    ANY,
     PortOptions,
     checked_channel,
-    checked_channels,
-    checked_count,
     checked_message,
-    checked_messages,
-    message_with_text,
 )
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
-from hipq_django.flow.exceptions import FlowError, UnknownPortError
+from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.models.node import read_by
-from hipq_django.flow.ports import (
-    Port,
-    PortsByName,
-    check_known_name,
-    checked_ports,
-    checked_targets,
-    find_row,
-)
+from hipq_django.flow.ports import Port, Ports, check_known_name
 from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.runs import verbs
+from hipq_django.flow.runs.ports import InRun
 from hipq_django.flow.runs.unread import UnreadMessages, Volume
 from hipq_django.flow.runs.verbs import RELATIVE, kept_options
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import State, own_values, stored_values
 from hipq_django.flow.statements import UnreadMessage
-from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Verb, Write
+from hipq_django.flow.values import MAX_VOLUME, Effects, PortName, Verb, Write
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
@@ -100,7 +88,7 @@ class Run:
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
         self.unread: dict[PortName, UnreadMessages] = {}
-        self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
+        self._opened: dict[PortName, Port] = {}
         self.defaults: dict[int, UnreadMessage] = {}
         """The newest messages that are defaults, by the ids of their ports."""
 
@@ -264,38 +252,26 @@ class Run:
 
     # Ports
 
-    def ports(self, direction: str, node: Node | None = None) -> RunPorts:
-        """Return the ports of one side of the node, or of one of its family."""
-        return RunPorts(self, node or self.node, direction)
+    @cached_property
+    def inputs(self) -> Ports:
+        """The in-ports of the node."""
+        return Ports(self.node, "in", self)
 
-    def row(self, place: PortName, node: Node) -> NodePort:
-        """Return the row of a port; one that a `*` stands for is created at once."""
-        if place not in self.rows:
-            self.rows[place] = self._found(place, node)
-        return self.rows[place]
+    @cached_property
+    def outputs(self) -> Ports:
+        """The out-ports of the node."""
+        return Ports(self.node, "out", self)
 
-    def _found(self, place: PortName, node: Node) -> NodePort:
-        try:
-            return find_row(node, place.direction, place.name)
-        except UnknownPortError:
-            options = self.declared.ports(place.direction).get(place.name)
-            if options is None or node.pk != self.node.pk:
-                raise
-        from hipq_django.flow.creating import add_port  # of a release that declares more
-
-        return add_port(node, place.direction, options)
-
-    def messages(self, port: RunPort) -> UnreadMessages:
-        """Return what lies on a port."""
-        if port.place not in self.unread:
-            self.unread[port.place] = UnreadMessages(port.row, self.volume)
-            self.unread[port.place].pass_over(self.read_before)
-        return self.unread[port.place]
-
-    def port(self, direction: str, name: str) -> RunPort:
-        """Return a port of the node."""
-        port = self.ports(direction)[name]
-        assert isinstance(port, RunPort)  # noqa: S101 - for type checkers
+    def opened(self, node: Node, direction: str, name: str) -> Port:
+        """Return a port of the node or of a relative, the same object each time."""
+        if not isinstance(name, str):
+            check_known_name(name)
+        place = PortName(node.pk, direction, name)
+        port = self._opened.get(place)
+        if port is None:
+            port = Port(node, direction, name, sink=partial(InRun, self))
+            port.row  # noqa: B018 - raises where there is none
+            self._opened[place] = port
         return port
 
     # State
@@ -451,225 +427,3 @@ class Run:
             self.doing.logs.append(group_entry(entry))
         else:
             self.doing.write(Write(LOG_CHANNEL, group_entry(entry), log=False))
-
-
-class RunPort(Port):
-    """A port in a run: what is read and written counts when the run ends."""
-
-    def __init__(self, run: Run, node: Node, direction: str, name: str) -> None:
-        super().__init__(node, direction, name)
-        self._run = run
-
-    @cached_property
-    def row(self) -> NodePort:
-        """The port's row."""
-        return self._run.row(self.place, self.node)
-
-    @cached_property
-    def options(self) -> PortOptions:
-        """What messages of the port are checked by."""
-        return PortOptions(self.name, self.row.type)
-
-    @cached_property
-    def unread(self) -> UnreadMessages:
-        """What lies on the port."""
-        return self._run.messages(self)
-
-    def write_many(self, values: Iterable[Any]) -> None:
-        """Write messages when the run ends."""
-        self._run.check_open()
-        for value in checked_messages(values, self.name):
-            self._write(value)
-
-    def write(self, value: Any) -> None:
-        """Write one message when the run ends."""
-        self._run.check_open()
-        self._write(value)
-
-    def _write(self, value: Any) -> None:
-        # For each value anew: what yields the values may open groups and contexts, and set marks.
-        run, group, context = self._run, current_group(), current_context()
-        stored, text, size = message_with_text(value, self.options, run.settings.max_message_bytes)
-        run.volume.bytes += size
-        how = group.as_default, group.notify, group.log
-        run.doing.write(Write(self.place, stored, context, *how, text))
-        run.learn({self.name: stored}, context)
-        self._note_in_run("written", stored)
-
-    def _read(self, *, or_default: bool) -> Packet | None:
-        """Read the oldest message, which is taken when the run ends."""
-        if message := self._take():
-            return Packet(message.id, message.data, {**message.context}, message.create_time)
-        packet = self._known_default() if or_default else None
-        if packet is not None:
-            self._note_in_run("read", packet.value)
-        return packet
-
-    def _take(self) -> UnreadMessage | None:
-        message = self.unread.take()
-        if message is None:
-            return None
-        self._run.doing.taken.append(message.id)
-        self._note_in_flight(message)
-        self._run.learn({self.name: message.data}, message.context)
-        if self.options.type:  # which may have been narrowed since it was written
-            checked_message(message.data, self.options)
-        if message.log:
-            self._note_in_run("read", message.data)
-        return message
-
-    def _note_in_run(self, how: str, value: Any) -> None:
-        if self._run.entry is not None and current_group().log:
-            self._note(self._run.entry, how, [value])
-
-    def _note_in_flight(self, message: UnreadMessage) -> None:
-        given = self._run.in_flight
-        if given is not None:
-            given.append(message.id)
-
-    def peek(self, count: int = 1) -> list[Any]:
-        """Return the oldest messages without taking them."""
-        values = self.unread.peek(checked_count(count, self.name))
-        self._run.learn({self.name: values})
-        return values
-
-    @property
-    def size(self) -> int:
-        """How many messages lie there that this run has not read."""
-        return len(self.unread)
-
-    @property
-    def has_data(self) -> bool:
-        """Whether reading gives something."""
-        return bool(self.unread) or self._default_packet() is not None
-
-    @property
-    def has_default(self) -> bool:
-        """Whether there is a default."""
-        return self._default_packet() is not None
-
-    def _default_packet(self) -> Packet | None:
-        row = self.row
-        if found := self._run.defaults.get(row.pk):
-            return Packet(0, found.data, found.context, found.create_time)
-        if self.node.pk != self._run.node.pk:
-            return super()._default_packet()
-        return Packet(0, row.value, row.value_context, None) if row.has_default else None
-
-    def _known_default(self) -> Packet | None:
-        """Return the default, which the code sees now."""
-        packet = self._default_packet()
-        if packet is not None:
-            self._run.learn({self.name: packet.value}, packet.context)
-        return packet
-
-    @property
-    def default(self) -> Any:
-        """What reading gives while no message lies there."""
-        packet = self._known_default()
-        return NOTHING if packet is None else packet.value
-
-    @default.setter
-    def default(self, value: Any) -> None:
-        if value is NOTHING:
-            self._run.note("clear_default", list(self.place))
-            return
-        context = current_context()
-        stored = checked_message(value, self.options, self._run.settings.max_message_bytes)
-        self._run.learn({self.name: stored}, context)
-        self._run.doing.write(Write(self.place, stored, context, as_default=True, notify=False))
-
-    @default.deleter
-    def default(self) -> None:
-        self._run.note("clear_default", list(self.place))
-
-    @property
-    def channels(self) -> list[str]:
-        """The channels."""
-        return list(self.row.channel_rows.order_by("pk").values_list("name", flat=True))
-
-    @channels.setter
-    def channels(self, names: Any) -> None:
-        self._run.note("channels", list(self.place), list(checked_channels(self.name, names)))
-
-    def connect(self, *targets: Port) -> None:
-        """Connect when the run ends."""
-        given = checked_targets(self, "connect", targets)
-        self._run.note("connect", list(self.place), [list(target.place) for target in given])
-
-    def disconnect(self, *targets: Port) -> None:
-        """Disconnect when the run ends."""
-        given = checked_ports(self, "disconnect", targets)
-        self._run.note("disconnect", list(self.place), [list(target.place) for target in given])
-
-    def move_to(self, *targets: Port) -> list[Any]:
-        """Read all that lies here and write it to the others, default included."""
-        return self.move_some(repeat(None), *targets)
-
-    def move_some(self, turns: Iterable[None], *targets: Port) -> list[Any]:
-        """Do the same with a message each turn."""
-        given, moved = checked_targets(self, "move_to", targets), list[Any]()
-        for _ in turns:
-            message = self._take()
-            if message is None:
-                break
-            moved.append(message.data)
-            for target in given:
-                self._pass_on(target, message.data, {**message.context}, log=message.log)
-        self._pass_default_on(given)
-        return moved
-
-    def _pass_default_on(self, targets: Iterable[Port]) -> None:
-        packet = self._known_default()
-        if packet is None:
-            return
-        for target in targets:
-            if not has_default(target.row.pk, packet.value, self._run.using):
-                self._pass_on(target, packet.value, packet.context, as_default=True)
-
-    def _pass_on(
-        self,
-        target: Port,
-        value: Any,
-        context: dict[str, Any],
-        *,
-        as_default: bool = False,
-        log: bool = True,
-    ) -> None:
-        group = current_group()
-        write = Write(target.place, value, context, as_default, group.notify, log and group.log)
-        self._run.doing.write(write)
-        if isinstance(target, RunPort):
-            target._note_in_run("written", value)
-
-
-class RunPorts(PortsByName):
-    """The ports of one side of a node in a run."""
-
-    def __init__(self, run: Run, node: Node, direction: str) -> None:
-        self._run = run
-        self._node = node
-        self._direction = direction
-        self._opened: dict[str, Port] = {}
-
-    def __getitem__(self, name: str) -> Port:
-        if not isinstance(name, str):
-            check_known_name(name)
-        port = self._opened.get(name)
-        if port is None:
-            port = self._opened[name] = self._open(name)
-        return port
-
-    def _open(self, name: str) -> Port:
-        place = PortName(self._node.pk, self._direction, name)
-        port = self._run.opened.get(place)
-        if port is None:
-            port = RunPort(self._run, self._node, self._direction, name)
-            port.row  # noqa: B018 - raises where there is none
-            self._run.opened[place] = port
-        return port
-
-    def __iter__(self) -> Iterator[str]:
-        rows = NodePort.objects.using(self._run.using)
-        found = rows.filter(node=self._node.pk, direction=self._direction).exclude(name=ANY)
-        return iter(list(found.order_by("pk").values_list("name", flat=True)))

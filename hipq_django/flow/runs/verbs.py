@@ -20,6 +20,7 @@ from hipq_django.domain.job_options import in_json
 from hipq_django.domain.serialization import error_of, to_json
 from hipq_django.exceptions import HipqError
 from hipq_django.flow import family
+from hipq_django.flow.connecting import PORT_VERBS
 from hipq_django.flow.creating import check_given, checked_job
 from hipq_django.flow.declared_ports import port_options
 from hipq_django.flow.delivering import LockedPortError
@@ -208,20 +209,11 @@ def _disown(node: Node, child: int | str, created: str = "") -> None:
     family.disown(node, child if isinstance(child, str) else _node(node, child, created))
 
 
-def _connect(node: Node, source: Place, targets: Sequence[Place]) -> None:
-    _port(node, source).connect(*[_port(node, target) for target in targets])
-
-
-def _disconnect(node: Node, source: Place, targets: Sequence[Place]) -> None:
-    _port(node, source).disconnect(*[_port(node, target) for target in targets])
-
-
-def _channels(node: Node, place: Place, channels: Sequence[str]) -> None:
-    _port(node, place).channels = list(channels)
-
-
-def _clear_default(node: Node, place: Place) -> None:
-    del _port(node, place).default
+def _at_port(node: Node, verb: str, place: Place, *given: Sequence[Any]) -> None:
+    args = [
+        [item if isinstance(item, str) else _port(node, item) for item in part] for part in given
+    ]
+    _port(node, place).sink.do(verb, *args)
 
 
 def _enqueue(node: Node, job_type: str, data: Any, **options: Any) -> None:
@@ -261,10 +253,6 @@ VERBS: dict[str, Callable[..., None]] = {
     "spawn": _spawn,
     "adopt": _adopt,
     "disown": _disown,
-    "connect": _connect,
-    "disconnect": _disconnect,
-    "channels": _channels,
-    "clear_default": _clear_default,
     "enqueue": _enqueue,
     "stage": stage,
     "delete": _delete,
@@ -278,7 +266,10 @@ def do(node: Node, verb: str, args: Sequence[Any], options: Mapping[str, Any]) -
     It checks arguments, for example, and would keep the run's end from being written for ever.
     """
     try:
-        VERBS[verb](node, *args, **options)
+        if verb in PORT_VERBS:
+            _at_port(node, verb, *args)
+        else:
+            VERBS[verb](node, *args, **options)
     except (HipqError, Error, LockedPortError):
         raise
     except Exception as error:
