@@ -210,9 +210,9 @@ class Component:
     def _defaults(self, names: Sequence[str], ports: Sequence[Port]) -> Iterator[Any]:
         run, key = self._run, f"flow.each:{','.join(names)}"
         values = [port.default for port in ports]
-        if is_same(run.remembered(key), values):
+        if is_same(run.state_now().get(key), values):
             return
-        run.remember(key, values)
+        run.doing.set_state({key: values})
         with run.one_tuple(), set_group(as_default=True):
             yield tuple(values) if len(names) > 1 else values[0]
         run.end_tuple()

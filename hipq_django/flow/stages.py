@@ -159,19 +159,7 @@ def _hand_on_less(port: Port, message: Mapping[str, Any], refused: InvalidPortEr
         port.write(less)
     except InvalidPortError:
         less.pop("data", None)
-        _say(port, less)
-
-
-def _say(port: Port, less: dict[str, Any]) -> None:
-    """Write to `error` what is said of a message; where nearly nothing fits, its beginning."""
-    while True:
-        try:
-            port.write(less)
-            return
-        except InvalidPortError:
-            if not less["error"]:
-                raise
-            less["error"] = less["error"][: len(less["error"]) // 2]
+        port.write(less)
 
 
 def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -> BoundJob:

@@ -121,13 +121,7 @@ class Write:
 _STORED_OF_WRITE = [field.name for field in fields(Write) if field.name != "text"]
 
 Verb = tuple[str, list[Any], dict[str, Any]]
-"""What is done, with its arguments and options."""
-
-WRITE: Final = "write"
-"""The verb that is a value written after one that may change where it goes."""
-
-CHANGES_NO_WAY: Final = frozenset({"enqueue", "stage"})
-"""The verbs that do not change where anything goes that is written or published."""
+"""What is done to nodes and ports, with its arguments and options."""
 
 
 @dataclass(slots=True)
@@ -139,68 +133,50 @@ class Effects:
 
     taken: list[int] = field(default_factory=list)
     """The ids of the messages that it has read."""
-    writes: list[Write] = field(default_factory=list)
-    """What it has written and published before a verb that may change its way, in its order."""
+    acts: list[Write | Verb] = field(default_factory=list)
+    """What it has written, published, and done to nodes and ports, in its order."""
     state: dict[str, Any] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
-    verbs: list[Verb] = field(default_factory=list)
-    """What it did to its family, aliases and connections, and wrote since, in its order."""
-    has_changed_ways: bool = False
-    """Whether one of the verbs may change where anything goes that is written or published."""
     started: bool = False
     """Whether it has called `startup`."""
 
     def __bool__(self) -> bool:
-        return any((self.taken, self.writes, self.state, self.unset, self.logs, self.verbs))
+        return any((self.taken, self.acts, self.state, self.unset, self.logs))
+
+    @property
+    def verbs(self) -> list[Verb]:
+        """What it has done to nodes and ports."""
+        return [act for act in self.acts if not isinstance(act, Write)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the effects as they are stored."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "writes": [write.as_json() for write in self.writes]}
+        acts = [act.as_json() if isinstance(act, Write) else act for act in self.acts]
+        return {**values, "acts": acts}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Effects:
-        """Return stored effects."""
-        if not stored:
-            return cls()
-        values = dict(stored)
-        values["writes"] = [Write.from_json(write) for write in values["writes"]]
-        values["verbs"] = [tuple(entry) for entry in values["verbs"]]
-        return cls(**values)
+        """Return stored effects; an older release has stored writes and verbs apart."""
+        values = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        acts = stored.get("acts") or [*stored.get("writes", ()), *stored.get("verbs", ())]
+        return cls(**{**values, "acts": [_act_from_json(act) for act in acts]})
 
     def add(self, later: Effects) -> None:
         """Add what was done after this."""
         self.taken += later.taken
-        if self.has_changed_ways:
-            self.verbs += [_as_verb(write) for write in later.writes]
-        else:
-            self.writes += later.writes
+        self.acts += later.acts
         if later.unset:
             self.unset_state(tuple(later.unset))
         if later.state:
             self.set_state(later.state)
         self.logs += later.logs
-        self.verbs += later.verbs
-        self.has_changed_ways = self.has_changed_ways or later.has_changed_ways
         self.started = self.started or later.started
 
     def joined(self, later: Effects) -> Effects:
         """Return this with what was done after it."""
         self.add(later)
         return self
-
-    def write(self, write: Write) -> None:
-        """Note that a value is written, or published."""
-        if self.has_changed_ways:
-            self.verbs.append(_as_verb(write))
-        else:
-            self.writes.append(write)
-
-    def note(self, verb: str, args: list[Any], options: dict[str, Any]) -> None:
-        """Note a verb."""
-        self.verbs.append((verb, args, options))
-        self.has_changed_ways = self.has_changed_ways or verb not in CHANGES_NO_WAY
 
     def set_state(self, values: dict[str, Any]) -> None:
         """Note new values of the state."""
@@ -219,5 +195,8 @@ class Effects:
         return kept | self.state
 
 
-def _as_verb(write: Write) -> Verb:
-    return WRITE, [write.as_json()], {}
+def _act_from_json(stored: Any) -> Write | Verb:
+    if isinstance(stored, dict):
+        return Write.from_json(stored)
+    verb, args, options = stored
+    return Write.from_json(args[0]) if verb == "write" else (verb, args, options)

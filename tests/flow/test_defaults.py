@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,10 +15,8 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Message, NodePort
 from hipq_django.flow.runs import defaults
 from hipq_django.flow.runs.companion import Runs
-from hipq_django.flow.statements import newest_defaults
-from hipq_django.flow.upkeep import examine
 from hipq_django.flow.web.showing import shown_ports
-from tests.testapp.flows import Both, Recorder, Script
+from tests.testapp.flows import Both, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -112,29 +109,6 @@ def test_who_looks_at_a_port_reads_the_newest_default_only(asked: Asked) -> None
     assert other.inputs["b"].default == MANY - 1
 
 
-@pytest.mark.conformance
-@pytest.mark.postgres
-def test_the_newest_default_is_found_by_the_index(asked: Asked) -> None:
-    ports = [flow.start(Both, inputs=MEMORY, run=False).inputs["b"] for _ in range(2)]
-    for port in ports:
-        pile_up(port, 10_000)
-    newest_defaults([ports[0].row.pk], "default")
-    [(sql, params)] = asked.statements
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE hipq_flow_message")
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", params)
-        [plan] = json.loads(json.dumps(cursor.fetchone()[0]))
-
-    assert "hipq_flow_message_default" in json.dumps(plan)
-    assert max(_rows(plan["Plan"])) == 1
-
-
-def _rows(plan: dict[str, Any]) -> Iterator[int]:
-    yield plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
-    for inner in plan.get("Plans", []):
-        yield from _rows(inner)
-
-
 def test_what_is_written_together_leaves_its_last_default() -> None:
     node = flow.start(Both, inputs=MEMORY, run=False)
     node.pause()
@@ -160,18 +134,6 @@ def test_the_sweep_leaves_the_newest_default_of_each_port(
     assert [node.inputs["a"].size for node in nodes] == [2] * 5
 
 
-@pytest.mark.conformance
-def test_a_pile_of_defaults_goes_in_one_sweep(sweep: Callable[[], int]) -> None:
-    node = flow.start(Both, inputs=MEMORY, run=False)
-    node.pause()
-    pile_up(node.inputs["b"])
-
-    assert sweep() == MANY - 1
-    assert left(node.inputs["b"]) == [MANY - 1]
-    assert sweep() == 0
-    assert node.inputs["b"].default == MANY - 1
-
-
 def test_a_default_that_is_swept_while_a_run_has_read_it_comes_back_no_more(
     script: Script, sweep: Callable[[], int]
 ) -> None:
@@ -190,15 +152,6 @@ def test_a_default_that_is_swept_while_a_run_has_read_it_comes_back_no_more(
 
     assert seen == ["old", "new"]
     assert node.inputs["item"].default == "new"
-
-
-def test_the_doctor_counts_no_defaults_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipq_django.flow.upkeep.MANY_UNREAD", 2)
-    out = flow.start(Recorder, run=False).outputs["out"]
-    pile_up(out, 5)
-    out.write("waits")
-
-    assert list(examine(get_instance("default"))) == []
 
 
 def look(node: flow.Node) -> Any:

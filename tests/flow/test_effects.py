@@ -14,7 +14,7 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.models import Job
 from tests.concurrency.conftest import Refuse, refuse
-from tests.testapp.flows import CodeError, Double, Script
+from tests.testapp.flows import Double, Script
 
 __all__ = ["refuse"]
 
@@ -38,20 +38,13 @@ def run_once(script: Script, perform: Any) -> flow.Node:
     return node
 
 
-def test_a_default_that_is_removed_and_set_again_is_there(script: Script) -> None:
+@pytest.mark.parametrize("last", [5, flow.NOTHING])
+def test_of_defaults_that_a_run_sets_and_removes_the_last_counts(last: Any, script: Script) -> None:
     def perform(run: Any) -> None:
-        del run.item.default
-        run.item.default = 5
+        for default in (4, flow.NOTHING, 4, last):
+            run.item.default = default
 
-    assert run_once(script, perform).inputs["item"].default == 5
-
-
-def test_a_default_that_is_set_and_removed_is_gone(script: Script) -> None:
-    def perform(run: Any) -> None:
-        run.item.default = 5
-        del run.item.default
-
-    assert run_once(script, perform).inputs["item"].default is flow.NOTHING
+    assert run_once(script, perform).inputs["item"].default == last
 
 
 def test_what_is_written_before_and_after_a_child_is_spawned_keeps_its_order(
@@ -73,40 +66,6 @@ def test_a_child_is_spawned_for_a_moment(script: Script) -> None:
 
     node = run_once(script, perform)
     assert node.children["child"].run_time == moment
-
-
-@pytest.mark.parametrize("at", [datetime(2100, 1, 1), "soon", float("inf")])  # noqa: DTZ001 - it is refused
-def test_a_child_is_spawned_for_no_moment_that_is_none(script: Script, at: Any) -> None:
-    refused: list[str] = []
-
-    def perform(run: Any) -> None:
-        try:
-            run.spawn("child", Double, at=at)
-        except flow.FlowError as error:
-            refused.append(str(error))
-
-    node = run_once(script, perform)
-    assert [text[:8] for text in refused] == ["run: at="]
-    assert (node.status, node.children) == ("completed", {})
-
-
-def test_what_is_written_after_a_port_is_disconnected_stays_on_it(
-    script: Script, parent: flow.Node
-) -> None:
-    parent.outputs["out"].connect(parent.children["child"].inputs["number"])
-
-    def perform(run: Any) -> None:
-        target = run.child("child").inputs["number"]
-        run.out.write(1)
-        run.out.disconnect(target)
-        run.out.write(2)
-
-    script.perform = perform
-    parent.run()
-    testing.drain()
-
-    assert parent.children["child"].inputs["number"].peek(9) == [1]
-    assert parent.outputs["out"].peek(9) == [2]
 
 
 def test_what_is_written_between_two_connections_comes_with_the_second(
@@ -136,22 +95,6 @@ def test_what_is_published_after_a_port_subscribes_is_heard(script: Script) -> N
             run.publish("after", "/news")
 
     assert run_once(script, perform).inputs["item"].peek(9) == ["after"]
-
-
-def test_what_is_published_and_written_to_one_port_keeps_its_order(script: Script) -> None:
-    node = flow.start("t.scripted", inputs={"item": {"channels": ["/news"]}}, run=False)
-
-    def perform(run: Any) -> None:
-        with flow.group(notify=False):
-            run.publish(1, "/news")
-            run.item.write(2)
-            run.publish(3, "/news")
-
-    script.perform = perform
-    node.run()
-    testing.drain()
-
-    assert node.inputs["item"].peek(9) == [1, 2, 3]
 
 
 def test_the_order_holds_over_marks_and_the_wait_for_an_answer(
@@ -236,20 +179,3 @@ def test_a_node_that_the_database_does_not_let_shut_down_fails_and_says_so(
     told = [record for record in caplog.records if "terminate_refused" in record.getMessage()]
     assert len(told) == 2
     assert f"node={node.pk}" in told[0].getMessage()
-
-
-def test_a_run_that_raises_and_may_not_shut_down_fails_for_good(
-    script: Script, refuse: Refuse
-) -> None:
-    refuse("NEW.rest = 'terminating'", table="hipq_flow_node")
-
-    def perform(run: Any) -> None:
-        run.terminate()
-        raise CodeError("as asked")
-
-    script.perform = perform
-    node = flow.start("t.scripted")
-    testing.drain(errors=False)
-
-    assert node.status == "failed"
-    assert "too much" in str(flow.get(node.pk).error)

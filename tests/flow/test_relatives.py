@@ -232,21 +232,6 @@ def test_a_run_publishes_for_a_relative_when_it_ends(
     assert heard() == ["hello"]
 
 
-def test_what_complete_tuples_did_to_a_relative_is_kept(root: flow.Node, script: Script) -> None:
-    root.inputs["item"].write_many([1, 2])
-
-    def perform(run: Any) -> None:
-        for item in run.each("item"):
-            run.child("child").state.set({f"item {item}": True})
-            if item == 2:
-                raise CodeError("as asked")
-
-    script.perform = perform
-    testing.drain(errors=False)
-
-    assert relative(root, "child").state.all() == {"item 1": True}
-
-
 def test_a_run_sees_what_it_has_set_in_the_state_of_a_relative(
     root: flow.Node, script: Script
 ) -> None:
@@ -310,20 +295,6 @@ def test_a_run_that_terminates_the_tree_it_is_in_shuts_down_itself(script: Scrip
 
     assert root.is_terminated()
     assert node.state.all() == {"done": True}
-
-
-def test_a_run_that_ends_the_tree_it_is_in_by_force_stays_terminated(script: Script) -> None:
-    root = flow.start(Double, run=False)
-    node = root.spawn("node", "t.scripted", run=False)
-
-    def perform(run: Any) -> None:
-        run.parent.terminate(recursive=True, force=True)
-
-    script.perform = perform
-    testing.run_inline(node)
-    testing.drain()
-
-    assert (root.status, node.status) == ("terminated", "terminated")
 
 
 def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Script) -> None:
@@ -400,17 +371,6 @@ def test_a_run_is_told_whether_a_relative_would_run_and_be_deleted_now(
     testing.run_inline(root)
     runs = child if status == "completed" else None
     assert seen == [(runs, root, status == "terminated")]
-
-
-def test_a_run_by_force_is_told_to_a_run_that_asks_for_it(root: flow.Node, script: Script) -> None:
-    child = relative(root, "child")
-    end(child)
-    seen: list[Any] = []
-    script.perform = lambda run: seen.append(run.child("child").run(force=True))
-    testing.run_inline(root)
-
-    assert seen == [child]
-    assert child.status == "queued"
 
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
@@ -527,14 +487,3 @@ def test_one_child_is_read_alone(script: Script) -> None:
     assert two.state.all() == {"said": 1}
     by_name = [sql for sql in read_whole(asked) if '"name"' in sql.partition("WHERE")[2]]
     assert len(by_name) == 2  # of two and of three: once each
-
-
-def test_a_graph_does_not_read_the_states_of_its_children() -> None:
-    graph = flow.start({"nodes": {"one": {"component": "t.recorder"}}})
-    graph.children["one"].state.set(perform=["suspend"])
-    graph.children["one"].run()
-    with CaptureQueriesContext(connection) as asked:
-        testing.drain()
-
-    assert graph.status == "suspended"
-    assert read_whole(asked) == []

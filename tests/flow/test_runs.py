@@ -103,8 +103,13 @@ def test_a_tree_is_idle_while_nothing_is_unread_that_may_be_read(
     assert root.is_idle()
 
 
-def asking(fails: int, calls: list[Any], **when: float) -> Callable[[Any], None]:
-    """Return what asks for another run and raises so often; it asks no more after that."""
+@pytest.mark.parametrize("fails", [1, 2], ids=["at first", "for good"])
+@pytest.mark.parametrize(("when", "later"), [({}, 0), ({"wait": 60}, 1)], ids=["now", "later"])
+def test_the_next_attempt_is_the_run_that_a_failed_one_has_asked_for(
+    when: dict[str, float], later: int, fails: int, script: Script
+) -> None:
+    """If there is none, nothing follows."""
+    calls: list[Any] = []
 
     def perform(run: Any) -> None:
         calls.append(None)
@@ -112,36 +117,12 @@ def asking(fails: int, calls: list[Any], **when: float) -> Callable[[Any], None]
             run.run(**when)
             raise CodeError("as asked")
 
-    return perform
-
-
-@pytest.mark.parametrize(("when", "runs"), [({}, 0), ({"wait": 60}, 1)], ids=["now", "later"])
-def test_the_next_attempt_is_the_run_that_a_failed_one_has_asked_for(
-    when: dict[str, float], runs: int, script: Script
-) -> None:
-    calls: list[Any] = []
-    script.perform = asking(1, calls, **when)
+    script.perform = perform
     node = flow.start("t.scripted")
     testing.drain(errors=False)
     assert len(calls) == 2
-    assert node.status == ("queued" if runs else "completed")
     with hipq.testing.travel(seconds=61):
         testing.drain()
 
-    assert len(calls) == 2 + runs
-    assert node.status == "completed"
-
-
-@pytest.mark.parametrize("when", [{}, {"wait": 60}], ids=["now", "later"])
-def test_a_run_that_fails_for_good_is_followed_by_none_that_it_has_asked_for(
-    when: dict[str, float], script: Script
-) -> None:
-    calls: list[Any] = []
-    script.perform = asking(2, calls, **when)
-    node = flow.start("t.scripted")
-    testing.drain(errors=False)
-    with hipq.testing.travel(seconds=61):
-        testing.drain()
-
-    assert len(calls) == 2
-    assert node.status == "failed"
+    assert len(calls) == 2 + (later if fails == 1 else 0)
+    assert node.status == ("completed" if fails == 1 else "failed")

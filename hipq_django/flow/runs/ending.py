@@ -45,7 +45,7 @@ from hipq_django.flow.statements import (
     observers_among,
     update_nodes,
 )
-from hipq_django.flow.values import CHANGES_NO_WAY, WRITE, Effects, PortName, Rest, Verb, Write
+from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
@@ -340,9 +340,7 @@ def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
     taken = [pk for _, effects in applied for pk in set(effects.taken)]
     if not delete_messages(taken, using):
         raise ConflictError
-    _deliver([(end, effects.writes) for end, effects in applied], using, now)
-    for end, effects in applied:
-        _do_verbs(end, effects.verbs, using, now)
+    _act(applied, using, now)
     _end_all(applied, using, now)
 
 
@@ -368,6 +366,23 @@ def _keep_pending(end: _Ended, using: str) -> None:
 
 def _ran_time(end: _Ended) -> datetime:
     return end.result.claim.snapshot.start_time
+
+
+def _act(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -> None:
+    """Do in their order what the runs have done; what they have written is delivered together."""
+    written: list[tuple[_Ended, list[Write]]] = []
+    for end, effects in applied:
+        written.append((end, []))
+        for act in effects.acts:
+            if isinstance(act, Write):
+                written[-1][1].append(act)
+                continue
+            name, args, options = act
+            if name not in verbs.CHANGE_NO_WAY:
+                _deliver(written, using, now)
+                written = [(end, [])]
+            verbs.do(end.node, name, args, options)
+    _deliver(written, using, now)
 
 
 def _deliver(written: Iterable[tuple[_Ended, Iterable[Write]]], using: str, now: datetime) -> None:
@@ -398,20 +413,6 @@ def _row(place: PortName, end: _Ended, using: str) -> NodePort:
         raise UnknownPortError(f"{end.node} wrote to a port of node {place.node}, which is gone.")
     row = end.run.rows[place] = find_row(node, place.direction, place.name)
     return row
-
-
-def _do_verbs(end: _Ended, noted: Sequence[Verb], using: str, now: datetime) -> None:
-    """Do what the run has done to others, and write what it wrote in between, in its order."""
-    written: list[Write] = []
-    for name, args, options in noted:
-        if name == WRITE:
-            written.append(Write.from_json(args[0]))
-            continue
-        if name not in CHANGES_NO_WAY:
-            _deliver([(end, written)], using, now)
-            written = []
-        verbs.do(end.node, name, args, options)
-    _deliver([(end, written)], using, now)
 
 
 class _Changes:

@@ -72,7 +72,7 @@ class InRun(AtOnce):
             stored, text, size = message_with_text(value, self._options, most)
             run.volume.bytes += size
             how = group.as_default, group.notify, group.log
-            run.doing.write(Write(self._place, stored, context, *how, text))
+            run.doing.acts.append(Write(self._place, stored, context, *how, text))
             run.learn({self._port.name: stored}, context)
             self._log("written", stored)
 
@@ -138,7 +138,7 @@ class InRun(AtOnce):
         run, context = self._run, current_context()
         stored = checked_message(value, self._options, run.settings.max_message_bytes)
         run.learn({self._port.name: stored}, context)
-        run.doing.write(Write(self._place, stored, context, as_default=True, notify=False))
+        run.doing.acts.append(Write(self._place, stored, context, as_default=True, notify=False))
 
     def do(self, verb: str, *args: Any) -> None:
         """Note it, with ports by their places."""
@@ -177,6 +177,6 @@ class InRun(AtOnce):
     ) -> None:
         group = current_group()
         write = Write(target.place, value, context, as_default, group.notify, log and group.log)
-        self._run.doing.write(write)
+        self._run.doing.acts.append(write)
         if isinstance(target.sink, InRun):
             target.sink._log("written", value)

@@ -195,8 +195,8 @@ class Run:
     def go_on_from(self, effects: Effects) -> None:
         """Let what an earlier part of the run has done count with what is done now."""
         self._doing = effects
-        written = [[write.value, write.context] for write in effects.writes]
-        self.learn(effects.state, effects.verbs, written)
+        acts = [[a.value, a.context] if isinstance(a, Write) else a for a in effects.acts]
+        self.learn(effects.state, acts)
         self.read_before = tuple(effects.taken)
         for unread in self.unread.values():
             unread.pass_over(self.read_before)
@@ -314,14 +314,6 @@ class Run:
         """Return all values of the state with the changes of this run."""
         return self.doing.changed(self.done.changed(self.node.state_values))
 
-    def remembered(self, key: str) -> Any:
-        """Return what `each` has remembered."""
-        return self.state_now().get(key)
-
-    def remember(self, key: str, value: Any) -> None:
-        """Remember something for `each`."""
-        self.doing.set_state({key: value})
-
     # Family
 
     @cached_property
@@ -380,7 +372,7 @@ class Run:
 
     def note(self, verb: str, /, *args: Any, **options: Any) -> None:
         """Note something that is done when the run ends."""
-        self.doing.note(verb, list(args), options)
+        self.doing.acts.append((verb, list(args), options))
 
     # Its own future
 
@@ -406,7 +398,7 @@ class Run:
         group, context = current_group(), current_context()
         self.learn(value, context)
         how = group.as_default, group.notify, group.log
-        self.doing.write(Write(name, value, context, *how))
+        self.doing.acts.append(Write(name, value, context, *how))
 
     def log(self, entry: Any) -> None:
         """Note a log entry."""
@@ -426,4 +418,4 @@ class Run:
         if entry.is_stored:
             self.doing.logs.append(group_entry(entry))
         else:
-            self.doing.write(Write(LOG_CHANNEL, group_entry(entry), log=False))
+            self.doing.acts.append(Write(LOG_CHANNEL, group_entry(entry), log=False))

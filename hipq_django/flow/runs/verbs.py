@@ -260,6 +260,10 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 
+CHANGE_NO_WAY = frozenset({"enqueue", "stage"})
+"""The verbs that do not change where anything goes that is written or published."""
+
+
 def do(node: Node, verb: str, args: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Do what a run has noted; raise `FlowError` also where code of the project breaks in it.
 

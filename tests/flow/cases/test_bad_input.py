@@ -20,14 +20,10 @@ pytestmark = pytest.mark.django_db
     "job",
     [
         {"priority": "high"},
-        {"priority": 10**30},
         {"throttle_factor": -1},
-        {"timeout": 0},
         {"timeout": "long"},
-        {"time_windows": 5},
         {"time_windows": ["at night"]},
         {"queue": "No Queue"},
-        {"queue": ["default"]},
         {"data": [1]},
         {"data": {"x": "\0"}},
         {"data": {"x": "x" * 999_990}},
@@ -58,12 +54,9 @@ def test_job_options_are_those_of_the_runs() -> None:
     [
         {"args": [date(2026, 1, 1)]},
         {"args": ["\0"]},
-        {"by": "x" * 201},
-        {"by": "\0"},
         {"by": "\ud800"},
         {"by": 5},
         {"at": 1e15},
-        {"at": 10**400},
         {"at": "tomorrow"},
         {"at": 1e15, "run": False},
         {"on_conflict": "replace"},
@@ -82,14 +75,6 @@ def test_what_no_node_can_be_called_finds_nothing(name: Any) -> None:
     assert flow.find(name) is None
 
 
-@pytest.mark.parametrize("name", ["\0", "\ud800", "*", "", "a b", "x" * 201])
-def test_what_no_port_can_be_called_is_unknown(name: str) -> None:
-    node = flow.start("t.wild", run=False)
-
-    with pytest.raises(flow.UnknownPortError):
-        node.inputs[name]
-
-
 @pytest.mark.parametrize("channels", [5, "/a", {"/a": 1}, [5]])
 def test_channels_are_a_list(channels: Any) -> None:
     with pytest.raises(flow.InvalidPortError):
@@ -100,7 +85,6 @@ def test_channels_are_a_list(channels: Any) -> None:
     "options",
     [
         {"args": 5},
-        {"args": "abc"},
         {"args": None},
     ],
 )
@@ -173,14 +157,6 @@ Call = tuple[Callable[..., Any], type[Exception], list[Any], str]
 OF_PORTS: dict[str, Call] = {
     "connect": (
         lambda port, bad: port.connect(bad),
-        flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
-    ),
-    "disconnect": (
-        lambda port, bad: port.disconnect(bad),
-        flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
-    ),
-    "move_to": (
-        lambda port, bad: port.move_to(bad),
         flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
     ),
     "write_many": (
@@ -258,20 +234,12 @@ def check_refused(call: Call, *of: Any) -> None:
 
 
 @pytest.mark.parametrize("call", OF_PORTS.values(), ids=OF_PORTS)
-def test_what_ports_are_not_given(call: Call) -> None:
-    node = flow.start(Double, run=False)
-    node.inputs["number"].write(1)
-
-    check_refused(call, node.inputs["number"])
-    assert node.inputs["number"].size == 1
-
-
-@pytest.mark.parametrize("call", OF_PORTS.values(), ids=OF_PORTS)
-def test_what_ports_are_not_given_in_a_run(call: Call, script: Script) -> None:
+def test_what_ports_are_not_given(call: Call, script: Script) -> None:
     script.perform = lambda run: check_refused(call, run.inputs["x"])
     node = flow.start("t.scripted", inputs={"x": {}}, run=False)
     node.inputs["x"].write(1)
 
+    check_refused(call, node.inputs["x"])
     testing.run_inline(node, queue=False)
     assert node.inputs["x"].size == 1
 
@@ -296,22 +264,6 @@ def test_what_runs_are_not_given(call: Call, script: Script) -> None:
     assert node.status == "completed"
 
 
-OF_RELATIVES: dict[str, Call] = {
-    "state.set": (lambda child, bad: child.state.set(bad), *OF_STATES["set"][1:]),
-    "state.unset": (lambda child, bad: child.state.unset(bad), *OF_STATES["unset"][1:]),
-}
-
-
-@pytest.mark.parametrize("call", OF_RELATIVES.values(), ids=OF_RELATIVES)
-def test_what_relatives_are_not_given(call: Call, script: Script) -> None:
-    script.perform = lambda run: check_refused(call, run.child("one"))
-    node = flow.start("t.scripted")
-    node.spawn("one", Double, run=False)
-
-    testing.run_inline(node, queue=False)
-    assert node.status == "completed"
-
-
 @pytest.mark.parametrize("call", OF_NODES.values(), ids=OF_NODES)
 def test_what_nodes_are_not_given(call: Call) -> None:
     check_refused(call, flow.start(Double, run=False))
@@ -320,12 +272,3 @@ def test_what_nodes_are_not_given(call: Call) -> None:
 @pytest.mark.parametrize("call", OF_FLOWS.values(), ids=OF_FLOWS)
 def test_what_functions_of_flows_are_not_given(call: Call) -> None:
     check_refused(call)
-
-
-def test_a_child_of_no_name_is_none(script: Script) -> None:
-    found: list[Any] = []
-    no_names: list[Any] = [None, 5, [], {}]
-    script.perform = lambda run: found.extend(map(run.child, no_names))
-    testing.run_inline(flow.start("t.scripted"), queue=False)
-
-    assert found == [None] * 4

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from hipq_django import flow
 from hipq_django.database import presence
 from hipq_django.flow import publishing, testing
-from hipq_django.flow.models import Channel, LogEntry, Message
+from hipq_django.flow.models import LogEntry, Message
 from tests.testapp.flows import CodeError, Double, Recorder, Script, Sum, add
 
 pytestmark = pytest.mark.django_db
@@ -77,20 +77,6 @@ def test_what_was_moved_without_a_log_is_read_without_one(
 
     [moved] = Message.objects.filter(port__node=target)
     assert (moved.data, moved.log) == (1, False)
-
-
-@pytest.mark.usefixtures("all_is_logged")
-def test_runs_log_each_tuple() -> None:
-    with flow.group(log=False):
-        node = flow.start(add, run=False)
-    node.inputs["x"].write_many([1, 2])
-    LogEntry.objects.all().delete()
-    testing.drain()
-
-    entries = [row.entry for row in LogEntry.objects.filter(node=node).order_by("pk")]
-    assert [entry["read"][0]["data"] for entry in entries] == [[1], [2]]
-    assert [entry["write"][0]["data"] for entry in entries] == [[2], [3]]
-    assert all(entry["node"] == node.pk for entry in entries)
 
 
 def data_entries(node: flow.Node) -> list[tuple[Any, Any]]:
@@ -303,22 +289,6 @@ def test_a_port_on_two_levels_gets_two_copies(node: flow.Node) -> None:
     assert node.inputs["number"].peek(9) == [5, 5, 5]
 
 
-def test_what_a_run_publishes_by_a_port_and_by_name_comes_once(
-    script: Script, hear: Callable[[str], Callable[[], list[Any]]]
-) -> None:
-    heard = hear("/orders")
-
-    def perform(run: Any) -> None:
-        run.out.write(1)
-        run.publish(2, "/orders/paid")
-
-    script.perform = perform
-    flow.start("t.scripted", outputs={"out": {"channels": ["/orders/new"]}})
-    testing.drain()
-
-    assert heard() == [1, 2]
-
-
 def test_case_097(node: flow.Node) -> None:
     gone = flow.start(Sum, inputs={"number": {"channels": ["/n"]}}, run=False)
     gone.terminate()
@@ -330,19 +300,6 @@ def test_case_097(node: flow.Node) -> None:
 
     assert node.inputs["number"].size == 0
     assert (node.status, list(node.inputs["number"].channels)) == ("completed", [])
-
-
-@pytest.mark.conformance
-def test_no_subscription_and_no_message_is_left(node: flow.Node) -> None:
-    gone = flow.start(Sum, inputs={"number": {"channels": ["/n"]}}, run=False)
-    gone.terminate(delete=True)
-    testing.drain()
-    node.inputs["number"].channels = ["/n"]
-    node.inputs["number"].channels = []
-    flow.publish("/n", 5)
-
-    assert not Message.objects.exists()
-    assert not Channel.objects.exists()
 
 
 def test_case_098() -> None:
@@ -397,20 +354,6 @@ def test_what_observers_do_is_not_published(channel: str) -> None:
     assert (node.status, heard_by(node)) == ("completed", [1])
     assert heard_by(other) == []
     assert LogEntry.objects.filter(node=node).exists()
-
-
-@pytest.mark.usefixtures("all_is_logged")
-def test_observers_of_each_other_and_of_the_log_come_to_an_end() -> None:
-    one, two, log = observer(), observer(), observer("/flow/log")
-    one.inputs["item"].channels = [f"/flow/node/{two.pk}"]
-    two.inputs["item"].channels = [f"/flow/node/{one.pk}"]
-    for node in (one, two, log):
-        node.inputs["item"].write("begin")
-    flow.log({"what": "logged"})
-    testing.drain()
-
-    assert (heard_by(one), heard_by(two)) == (["begin"], ["begin"])
-    assert [entry["what"] for entry in heard_by(log) if entry != "begin"] == ["logged"]
 
 
 def test_an_observer_does_not_run_its_parent_for_ever() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from tests.testapp.flows import Both, CodeError, Recorder, Script, Sum
+from tests.testapp.flows import Both, CodeError, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -153,16 +152,6 @@ def test_runs_make_way_after_a_batch() -> None:
     assert flow.Node.objects.get(pk=node.pk).runs == 4
 
 
-@pytest.mark.conformance
-def test_long_queues_are_read_page_by_page() -> None:
-    node = flow.start("t.sum_once", data={"number": list(range(2500))})
-    testing.drain()
-
-    numbers = list(node.outputs["out"])
-    assert sum(numbers) == sum(range(2500))
-    assert all(one < two for one, two in pairwise(numbers))
-
-
 @flow.component("t.nested_each", retry=hipq.Fixed(0, max_attempts=2))
 class NestedEach(flow.Component):
     """Writes each item of an order; raises at a bad one."""
@@ -239,15 +228,6 @@ def no_node_is_left_running() -> Iterator[None]:
     assert not [row for row in flow.Node.objects.all() if row.status == "running"]
 
 
-def test_a_sum_is_kept_in_the_state() -> None:
-    node = flow.start(Sum, data={"number": [1, 2]})
-    testing.drain()
-    node.inputs["number"].write(3)
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [3, 6]
-
-
 @pytest.mark.parametrize("is_many", [False, True])
 def test_what_is_written_of_defaults_alone_becomes_a_default(
     script: Script, *, is_many: bool
@@ -266,18 +246,3 @@ def test_what_is_written_of_defaults_alone_becomes_a_default(
 
     out = node.outputs["out"]
     assert (out.size, out.default) == (0, 7)
-
-
-def test_what_yields_the_values_of_many_says_what_they_carry(script: Script) -> None:
-    def values() -> Iterator[int]:
-        for number in (1, 2):
-            with flow.context(number=number):
-                yield number
-
-    node = flow.start("t.scripted", run=False)
-    script.perform = lambda run: run.out.write_many(values())
-    node.run()
-    testing.drain()
-
-    packets = [node.outputs["out"].packet() for _ in range(2)]
-    assert [packet.context["number"] for packet in packets if packet] == [1, 2]

@@ -66,44 +66,16 @@ def test_a_run_that_waits_for_something_else_is_not_brought_forward_by_a_lock(
     assert Job.objects.get().scheduled_run_time == put_back.scheduled_run_time
 
 
-def test_a_lock_that_has_expired_ends_no_back_off_when_it_is_given_back(script: Script) -> None:
-    """It had put that run back before, and another one, too."""
-
-    def perform(run: flow.Component) -> None:
-        Recorder.calls.append("perform")
-        if len(Recorder.calls) > 1:
-            raise CodeError("as asked")
-
-    script.perform = perform
-    node = flow.start("t.scripted_patiently")
-    token = node.lock(60)
-    testing.drain()
-    assert token
-    with hipq.testing.travel(seconds=61):
-        for _ in range(2):
-            node.run()
-            testing.drain(errors=False)
-        assert Recorder.calls == ["perform"] * 2
-        [job] = Job.objects.live()
-        assert node.unlock(token)
-
-        assert Job.objects.get(pk=job.pk).scheduled_run_time == job.scheduled_run_time
-
-
 NIGHT = ["22:00-06:00"]
 
 
-@pytest.mark.parametrize("is_put_back", [True, False])
-def test_a_run_has_its_time_windows_also_after_a_lock(is_put_back: bool) -> None:
+def test_a_run_has_its_time_windows_also_after_a_lock() -> None:
     midnight = datetime(2031, 5, 1, 0, tzinfo=get_default_timezone())
     with hipq.testing.travel(midnight):
         node = flow.start(Recorder, job={"time_windows": NIGHT})
         token = node.lock(86_400)
-        if is_put_back:
-            testing.drain()
-            assert Job.objects.get().state == "retry"
-        else:
-            assert testing.due(node) == 1
+        testing.drain()
+        assert Job.objects.get().state == "retry"
     assert token
     with hipq.testing.travel(midnight + timedelta(hours=12)):
         assert node.unlock(token)
@@ -114,25 +86,6 @@ def test_a_run_has_its_time_windows_also_after_a_lock(is_put_back: bool) -> None
 
     assert Recorder.calls == ["startup", "perform"]
     assert Job.objects.get().time_windows == NIGHT
-
-
-def test_a_run_that_is_brought_forward_keeps_to_its_time_windows() -> None:
-    midnight = datetime(2031, 5, 1, 0, tzinfo=get_default_timezone())
-    with hipq.testing.travel(midnight):
-        node = flow.start(Recorder, run=False, job={"time_windows": NIGHT})
-        node.run(wait=23.5 * 3_600)
-        assert testing.due(node) == 0
-    with hipq.testing.travel(midnight + timedelta(hours=12)):
-        node.run()
-        testing.drain()
-        assert Recorder.calls == []
-    with hipq.testing.travel(midnight + timedelta(hours=22)):
-        testing.drain()
-        assert Recorder.calls == ["startup", "perform"]
-    with hipq.testing.travel(midnight + timedelta(hours=24)):
-        testing.drain()
-
-    assert Recorder.calls == ["startup", "perform", "perform"]
 
 
 def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:
@@ -465,19 +418,6 @@ def test_a_node_is_ended_by_force_without_its_code(recorder: Start) -> None:
     assert Job.objects.get().outcome == "cancelled"
 
 
-def test_a_paused_node_waits_with_its_messages() -> None:
-    node = flow.start(Double, run=False)
-    node.pause()
-    node.inputs["number"].write(4)
-    testing.drain()
-    assert node.status == "queued"
-    assert node.inputs["number"].size == 1
-    node.resume()
-    testing.drain()
-
-    assert node.outputs["out"].read() == 8
-
-
 def test_a_run_that_an_operator_cancels_fails_its_node(recorder: Start) -> None:
     parent = in_status("suspended")
     node = parent.spawn("child", Recorder)
@@ -488,8 +428,3 @@ def test_a_run_that_an_operator_cancels_fails_its_node(recorder: Start) -> None:
     testing.drain()
     assert node.status == "failed"
     assert Recorder.calls == ["perform"]  # of the parent, which is woken
-
-
-def test_code_errors_are_raised_by_the_kit(recorder: Start) -> None:
-    with pytest.raises(CodeError):
-        testing.run_inline(recorder("raise"))

@@ -46,35 +46,6 @@ def waiting_generator(x: Any) -> Any:
     yield "out", hipq.WAIT
 
 
-def test_startup_does_not_wait() -> None:
-    node = flow.start(WaitsAtTheEnds, args=[1])
-    testing.drain(errors=False)
-
-    assert node.status == "failed"
-    assert "startup returned hipq_django.WAIT, but only perform may wait" in Job.objects.get().error
-
-
-def test_shutdown_does_not_wait() -> None:
-    node = flow.start(WaitsAtTheEnds, run=False)
-    node.terminate()
-    testing.drain(errors=False)
-
-    assert (
-        "shutdown returned hipq_django.WAIT, but only perform may wait" in Job.objects.get().error
-    )
-    assert node.status == "terminated"
-    assert "shutdown returned hipq_django.WAIT" in LogEntry.objects.get(node=node).entry["error"]
-
-
-@pytest.mark.parametrize("component", [waiting_function, waiting_generator])
-def test_functions_do_not_wait(component: Any) -> None:
-    node = flow.start(component, data={"x": [1]})
-    testing.drain(errors=False)
-
-    assert node.status == "failed"
-    assert "is a function and returned hipq_django.WAIT; what waits" in Job.objects.get().error
-
-
 @flow.component("t.returns")
 class Returns(flow.Component):
     """Returns what a run cannot return."""
@@ -95,30 +66,51 @@ class WaitsTwice(flow.Component):
         return hipq.WAIT
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        ([{"total": 5}], "returned {'total': 5}; write results to out-ports, and return None"),
-        ([False], "returned False; write results"),
-        ([], "returned WAIT, but it has no method on_response"),
-    ],
-)
-def test_what_a_run_cannot_return(args: list[Any], said: str) -> None:
-    node = flow.start(Returns, args=args)
+RETURNED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "startup": (
+        WaitsAtTheEnds,
+        {"args": [1]},
+        "startup returned hipq_django.WAIT, but only",
+    ),
+    "function": (
+        waiting_function,
+        {"data": {"x": [1]}},
+        "is a function and returned hipq",
+    ),
+    "yielded": (
+        waiting_generator,
+        {"data": {"x": [1]}},
+        "is a function and returned hipq",
+    ),
+    "dict": (Returns, {"args": [{"a": 5}]}, "returned {'a': 5}; write results to out-ports"),
+    "False": (Returns, {"args": [False]}, "returned False; write results"),
+    "no on_response": (Returns, {}, "returned WAIT, but it has no method on_response"),
+    "twice": (WaitsTwice, {}, "on_response returned WAIT, but the answer has come"),
+}
+
+
+@pytest.mark.parametrize(("component", "options", "said"), RETURNED.values(), ids=RETURNED)
+def test_what_code_cannot_return(component: Any, options: dict[str, Any], said: str) -> None:
+    node = flow.start(component, **options)
     testing.drain(errors=False)
+    if component is WaitsTwice:
+        hipq.complete("t.waits_twice", "key", "yes")
+        testing.drain(errors=False)
 
     assert node.status == "failed"
     assert said in Job.objects.get().error
 
 
-def test_an_answer_is_not_waited_for_twice() -> None:
-    node = flow.start(WaitsTwice)
-    testing.drain()
-    hipq.complete("t.waits_twice", "key", "yes")
+def test_shutdown_does_not_wait() -> None:
+    node = flow.start(WaitsAtTheEnds, run=False)
+    node.terminate()
     testing.drain(errors=False)
 
-    assert node.status == "failed"
-    assert "on_response returned WAIT, but the answer has come" in Job.objects.get().error
+    assert (
+        "shutdown returned hipq_django.WAIT, but only perform may wait" in Job.objects.get().error
+    )
+    assert node.status == "terminated"
+    assert "shutdown returned hipq_django.WAIT" in LogEntry.objects.get(node=node).entry["error"]
 
 
 def test_a_run_gathers_no_jobs(script: Script) -> None:
@@ -139,6 +131,7 @@ ACTS: dict[str, Callable[[Any], Any]] = {
     "state": lambda run: run.state.set(a=2),
     "log": lambda run: run.log("late"),
     "spawn": lambda run: run.spawn("late", "t.double"),
+    "finish": lambda run: run.finishing().__enter__(),
 }
 
 
@@ -155,48 +148,36 @@ def test_after_finishing_nothing_is_done_silently(
     node = flow.start("t.scripted")
     testing.drain(errors=False)
 
-    assert "has ended by finishing; return from perform" in caplog.text
+    assert "; return from " in caplog.text
     assert node.status == "completed"
     assert list(node.outputs["out"]) == [1]
 
 
-def test_finishing_twice(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    def perform(run: Any) -> None:
-        for number in range(2):
-            with run.finishing():
-                run.out.write(number)
-
-    script.perform = perform
-    node = flow.start("t.scripted")
-    testing.drain(errors=False)
-
-    assert "was ended so already; return from the handler" in caplog.text
-    assert node.status == "completed"
-    assert list(node.outputs["out"]) == [0]
+def finish_and_wait(run: Any) -> Any:
+    with run.finishing():
+        return hipq.WAIT
 
 
-def test_waiting_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    def perform(run: Any) -> Any:
-        with run.finishing():
-            return hipq.WAIT
+def finish_and_suspend(run: Any) -> None:
+    with run.finishing():
+        run.suspend()
 
+
+@pytest.mark.parametrize(
+    ("perform", "said"),
+    [
+        (finish_and_wait, "returned hipq_django.WAIT, but finishing has ended its run"),
+        (finish_and_suspend, "suspend() inside of finishing"),
+    ],
+)
+def test_a_run_that_finishes_does_not_wait(
+    perform: Any, said: str, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
     script.perform = perform
     flow.start("t.scripted")
     testing.drain(errors=False)
 
-    assert "returned hipq_django.WAIT, but finishing has ended its run" in caplog.text
-
-
-def test_suspending_inside_of_finishing(script: Script) -> None:
-    def perform(run: Any) -> Any:
-        with run.finishing():
-            run.suspend()
-
-    script.perform = perform
-    node = flow.start("t.scripted")
-    testing.run_inline(node, queue=False, errors=False)
-
-    assert "suspend() inside of finishing" in Job.objects.get().error
+    assert said in caplog.text + Job.objects.get().error
 
 
 @pytest.mark.parametrize("option", ["after", "on", "batch"])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import built_once
@@ -17,7 +16,6 @@ from hipq_django.flow.models import Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.scheduler import current_batch
 from tests.concurrency.conftest import conform, session
-from tests.flushing import flush
 from tests.hand_worker import HandWorker
 from tests.job_life.actors import END, Actors
 from tests.job_life.steps import Steps
@@ -125,20 +123,6 @@ def decided_by(
 
 def nothing(*_: Any, **__: Any) -> None:
     """Stand for what is done at that place."""
-
-
-@contextmanager
-def without_constraint(model: type[Model], name: str) -> Iterator[None]:
-    """Let the database take what it refuses; what it took is gone when the constraint is back."""
-    [constraint] = [c for c in model._meta.constraints if c.name == name]
-    with connection.schema_editor() as editor:
-        editor.remove_constraint(model, constraint)
-    try:
-        yield
-    finally:
-        flush("default")
-        with connection.schema_editor() as editor:
-            editor.add_constraint(model, constraint)
 
 
 @pytest.fixture

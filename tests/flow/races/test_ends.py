@@ -164,30 +164,6 @@ def test_a_response_handler_does_not_read_again_what_the_run_has_read_before_it_
     assert node.inputs["item"].size == 0
 
 
-def test_what_a_run_read_before_it_waited_is_not_read_again_behind_what_came_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A writer has begun before, and commits while the run waits: its ids are the lower ones.
-
-    They fill the first page, and what was read already lies on a later one.
-    """
-    numbers = list(range(loading.FIRST_PAGE + 3))
-    node = flow.start("t.scripted", run=False)
-    node.inputs["item"].write_many(numbers)
-    not_committed = list(Message.objects.order_by("pk"))
-    Message.objects.all().delete()
-    node.inputs["item"].write("asked")
-    monkeypatch.setattr(SCRIPT, "perform", ask, raising=False)
-    testing.drain()
-    Message.objects.bulk_create(not_committed)  # with their ids: now they are
-    monkeypatch.setattr(SCRIPT, "perform", hand_on)
-    hipq.complete("t.scripted", "item-asked", "yes")
-    testing.drain()
-
-    assert list(node.outputs["out"]) == ["asked", *numbers]
-    assert node.inputs["item"].size == 0
-
-
 def always(_: object) -> bool:
     """Stand for a look that finds nothing in the way."""
     return True
@@ -215,20 +191,7 @@ def test_a_node_that_is_resumed_runs_with_what_came_meanwhile(holds: bool) -> No
     assert (list(node.outputs["out"]) == [2]) == holds
 
 
-def test_a_run_that_finds_its_node_paused_changes_nothing() -> None:
-    node = flow.start(Recorder, run=False)
-    node.state.set(perform=["suspend"])
-    node.run()
-    testing.drain()
-    node.run()
-    testing.due(node)
-    node.pause()
-    testing.drain()
-
-    assert flow.get(node.pk).rest == "suspended"
-
-
-@pytest.mark.parametrize("status", ["running", "suspended", "completed", "failed", "terminated"])
+@pytest.mark.parametrize("status", ["running", "completed"])
 def test_a_run_that_is_not_the_one_of_its_node_calls_no_code(
     status: str, dispatch: Callable[[], int]
 ) -> None:
@@ -263,9 +226,6 @@ class Patient(flow.Component):
         if "ask" in args:
             self.job.set_key("patient")
             return hipq.WAIT
-        if "terminate" in args:
-            flow.get(self.node.pk).terminate()
-            dispatching.dispatch(get_instance("default"))
         if args:
             raise CodeError("as asked")
         return None
@@ -287,14 +247,6 @@ def test_a_node_whose_run_waits_is_terminated_at_once(args: list[str]) -> None:
     assert node.status == "queued"
     node.terminate()
     testing.drain()
-
-    assert node.status == "terminated"
-    assert Recorder.calls == ["perform", "shutdown"]
-
-
-def test_a_node_that_is_terminated_while_its_run_raises_does_not_wait_for_the_next_try() -> None:
-    node = flow.start(Patient, args=["terminate"])
-    testing.drain(errors=False)
 
     assert node.status == "terminated"
     assert Recorder.calls == ["perform", "shutdown"]
@@ -341,18 +293,6 @@ def test_a_node_that_is_terminated_while_its_run_waits_shuts_down_after_the_answ
 
     assert node.status == "terminated"
     assert list(node.outputs["answer"]) == [["why", "because"]]
-
-
-def test_a_node_that_is_paused_while_its_run_waits_goes_on_with_the_answer() -> None:
-    """It has asked already: a run from the beginning would ask once more."""
-    node = flow.start(Asks, data={"question": ["why", "when"]})
-    testing.drain()
-    node.pause()
-    hipq.complete("t.asks", "question-why", "because")
-    testing.drain()
-
-    assert list(node.outputs["answer"]) == [["why", "because"]]
-    assert node.inputs["question"].peek(2) == ["when"]
 
 
 def test_a_cancel_ends_the_waiting_of_a_node_that_is_terminated() -> None:
@@ -437,31 +377,6 @@ def test_an_attempt_that_times_out_counts_only_if_it_ends_well_before_the_next_b
     assert seen == [([1, 2], [])] * attempt
     assert list(node.outputs["out"]) == [[1, attempt], [2, attempt]]
     assert node.status == "completed"
-
-
-def test_a_cancel_that_is_rolled_back_wakes_nobody() -> None:
-    node = flow.start(Asks, data={"question": ["why"]})
-    testing.drain()
-    with transaction.atomic():
-        hipq.cancel(job_of(node))
-        assert Wake.objects.exists()
-        transaction.set_rollback(True)
-
-    assert not Wake.objects.exists()
-    assert node.status == "running"
-
-
-def test_a_paused_node_whose_run_is_cancelled_has_failed_when_it_is_resumed() -> None:
-    node = flow.start(Double, data={"number": [1]})
-    testing.due(node)
-    node.pause()
-    hipq.cancel(job_of(node))
-    testing.drain()
-    node.resume()
-    testing.drain()
-
-    assert node.status == "failed"
-    assert node.inputs["number"].size == 1
 
 
 def test_an_answer_comes_to_a_run_whose_message_was_taken_meanwhile() -> None:
@@ -553,24 +468,6 @@ def test_data_that_come_between_the_look_of_a_run_and_its_end(
     assert (node.inputs["number"].size == 0) == compares
 
 
-def test_runs_of_a_batch_set_values_of_each_other(
-    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parent = flow.start(Double, run=False)
-    one, two = parent.spawn("one", "t.scripted"), parent.spawn("two", "t.scripted")
-
-    def perform(run: Any) -> None:
-        other = "two" if run.node.name == "one" else "one"
-        run.state.set(own=run.node.name)
-        run.parent.child(other).state.set(other=run.node.name)
-
-    monkeypatch.setattr(SCRIPT, "perform", perform, raising=False)
-    worker.run_until_idle()
-
-    assert one.state.all() == {"own": "one", "other": "two"}
-    assert two.state.all() == {"own": "two", "other": "one"}
-
-
 def test_a_message_is_not_to_blame_for_what_an_earlier_one_has_written(
     worker: FlowWorker,
 ) -> None:
@@ -613,25 +510,6 @@ def test_a_node_that_cannot_run_is_terminated_without_its_shutdown(
 def lock_port(node: flow.Node, name: str) -> None:
     rows = NodePort.objects.filter(node=node, name=name)
     assert list(locked(rows, to_delete=True))
-
-
-@pytest.mark.postgres
-def test_a_node_that_cannot_run_is_terminated_later_where_its_listener_is_locked(
-    session: Session, dispatch: Callable[[], int]
-) -> None:
-    node, other = flow.start(Sum), flow.start(Sum)
-    channels = {"channels": [f"/flow/node/{node.pk}"]}
-    listener = flow.start(Sum, run=False, inputs={"number": channels})
-    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
-    node.terminate()
-    session.begin()
-    session(lambda: lock_port(listener, "number"))
-    dispatch()
-    assert (node.status, other.status) == ("terminating", "queued")
-    session.roll_back()
-    dispatch()
-
-    assert node.status == "terminated"
 
 
 @pytest.mark.postgres
@@ -685,49 +563,6 @@ def test_a_tree_that_cannot_be_deleted_stops_no_other(
     assert kept.delete()
 
 
-@pytest.mark.postgres
-@pytest.mark.usefixtures("nobody_waits")
-def test_a_locked_listener_of_one_node_keeps_no_other_from_being_swept(
-    session: Session, dispatch: Callable[[], int]
-) -> None:
-    node, other = flow.start(Sum), flow.start(Sum)
-    channels = {"channels": [f"/flow/node/{node.pk}"]}
-    listener = flow.start(Sum, run=False, inputs={"number": channels})
-    dispatch()
-    for job in Job.objects.all():
-        hipq.cancel(job)
-    Wake.objects.all().delete()
-    session.begin()
-    session(lambda: list(NodePort.objects.select_for_update().filter(node=listener)))
-    assert sweep() == 1
-    session.commit()
-    assert sweep() == 1
-
-    assert (node.status, other.status) == ("failed", "failed")
-
-
-def test_a_run_that_is_requeued_forces_its_node(worker: FlowWorker) -> None:
-    node = flow.start(Recorder, run=False)
-    node.state.set(perform=["raise"])
-    node.run()
-    worker.run_until_idle()
-    assert node.status == "failed"
-    node.state.set(perform=[])
-    hipq.requeue(Job.objects.get())
-    worker.run_until_idle()
-
-    assert node.status == "completed"
-
-
-def test_a_waiting_run_may_ask_for_another(worker: FlowWorker) -> None:
-    flow.start(AsksAndRuns)
-    worker.run_until_idle()
-    hipq.complete("t.asks_and_runs", "key", "yes")
-    worker.run_until_idle()
-
-    assert Recorder.calls == ["asks", "yes", "asks"]
-
-
 @pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
 def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: FlowWorker) -> None:
     node = flow.start(EachAfterAnswer, args=[fails], data={"asked": ["why"], "x": [1, 2]})
@@ -757,21 +592,6 @@ def test_startup_is_repeated_if_its_run_cannot_take_its_answer(worker: FlowWorke
     assert (node.status, node.state.all()) == ("completed", {"starts": 1, "answer": "good"})
 
 
-def test_startup_is_repeated_if_its_run_is_put_back(worker: FlowWorker) -> None:
-    node = flow.start(StartsAndAsks, data={"x": ["first"]})
-    worker.run_pass()
-    worker.execute()
-    assert node.inputs["x"].read() == "first"
-    worker.save()
-    assert (node.status, node.state.all()) == ("queued", {})
-    hipq.run_now(Job.objects.get())
-    worker.run_until_idle()
-    node.inputs["x"].write("second")
-    worker.run_until_idle()
-
-    assert (node.status, node.state.all()) == ("completed", {"starts": 1})
-
-
 @flow.component("t.starts_and_asks")
 class StartsAndAsks(flow.Component):
     """Counts its startups, and asks if a message says so."""
@@ -791,22 +611,6 @@ class StartsAndAsks(flow.Component):
         if response == "bad":
             raise CodeError(response)
         self.state.set(answer=response)
-
-
-@flow.component("t.asks_and_runs")
-class AsksAndRuns(flow.Component):
-    """Wants to run once more while it waits."""
-
-    def perform(self) -> Any:
-        Recorder.calls.append("asks")
-        if len(Recorder.calls) == 1:
-            self.run()
-            self.job.set_key("key")
-            return hipq.WAIT
-        return None
-
-    def on_response(self, response: Any) -> None:
-        Recorder.calls.append(response)
 
 
 @flow.component("t.each_after_answer", retry=hipq.Fixed(0, max_attempts=2))

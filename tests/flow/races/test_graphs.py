@@ -149,21 +149,3 @@ def test_a_writer_to_a_channel_locks_its_ports_together(holds: bool, steps: Step
     else:
         with pytest.raises(AssertionError, match="deadlock"):
             steps.go_on(writing, END)
-
-
-@decided_by("connecting.delivering.with_listeners", without=lambda ports, *_: set(ports))
-def test_who_moves_messages_locks_ports_together(holds: bool, steps: Steps) -> None:
-    first = flow.start("t.sum", run=False, inputs={"number": {"channels": ["/news"]}})
-    second = first.spawn("child", "t.sum", run=False)
-    out = second.outputs["out"]
-    out.channels = ["/news"]
-    second.inputs["number"].write(1)
-    first.terminate(recursive=True, force=True)
-    moving = steps.begin("move", lambda: second.inputs["number"].move_to(out), "hipq_flow_message")
-    steps.begin("delete", first.delete, END)
-    if holds:
-        end_all(steps)
-        assert not first.exists()
-    else:
-        with pytest.raises(AssertionError, match="deadlock"):
-            steps.go_on(moving, END)

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 
 import hipq_django as hipq
 from hipq_django import flow, transitions
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import notify
 from hipq_django.database.locks import locked
 from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
@@ -22,7 +21,7 @@ from hipq_django.models import Job, Worker
 from hipq_django.scheduler.companions import Persist
 from hipq_django.transitions.values import Persisted, Result
 from tests.concurrency.sessions import Session
-from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing, without_constraint
+from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Step, Steps
 from tests.testapp.flows import Double, Recorder, Sum
@@ -145,42 +144,6 @@ def test_a_node_that_cannot_run_is_failed_once_those_can_be_told_who_listen(
     session.commit()
     dispatch()
     assert broken.status == "failed"
-
-
-@pytest.mark.usefixtures("hipq_jobs")
-def test_a_node_that_cannot_run_keeps_its_later_moment(
-    worker: FlowWorker, dispatch: Dispatch
-) -> None:
-    node = flow.start(Recorder, run=False)
-    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
-    node.run(wait=3_600)
-    node.run()
-    dispatch()
-    assert node.status == "failed"
-    flow.Node.objects.filter(pk=node.pk).update(job_options={})
-    node.run(force=True)
-    worker.run_until_idle()
-    assert (Recorder.calls, node.status) == (["startup", "perform"], "queued")
-
-    hipq.testing.run_for(hours=2)
-
-    assert Recorder.calls == ["startup", "perform", "perform"]
-
-
-def test_a_lock_that_is_given_back_wakes_a_worker(
-    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = flow.start(Recorder)
-    token = node.lock(3_600)
-    assert token
-    worker.run_until_idle()
-    monkeypatch.setattr(notify, "_debounces", {})  # as if that were a while ago
-    notify.listen(connection, "default")
-    assert node.unlock(token)
-
-    [message] = connection.connection.notifies(timeout=5, stop_after=1)
-    assert message.payload == Job.objects.get().queue.name
-    connection.close()  # which listens no more
 
 
 # Operators
@@ -352,14 +315,6 @@ def test_a_node_of_an_alias_is_started_by_two(what: Any, steps: Steps) -> None:
     assert nodes.count() == 1 + len(flow.get("shop").children)
 
 
-def test_only_a_constraint_keeps_two_from_one_alias(steps: Steps) -> None:
-    """Without it both have it, and who looks finds two."""
-    with without_constraint(Alias, "hipq_flow_alias_unique"):
-        refusal = loser_of_an_alias(steps).refusal
-
-    assert isinstance(refusal, Alias.MultipleObjectsReturned)
-
-
 @decided_by("creating.locked")
 def test_a_child_name_is_taken_by_two(holds: bool, steps: Steps) -> None:
     """The second waits for the lock of the parent; without it the constraint refuses the name."""
@@ -371,19 +326,6 @@ def test_a_child_name_is_taken_by_two(holds: bool, steps: Steps) -> None:
 
     assert isinstance(two.refusal, flow.NameTakenError)
     assert parent.children == {"child": one.result}
-
-
-@decided_by("creating.locked")
-def test_neither_a_lock_nor_a_constraint_would_give_two_children_one_name(
-    holds: bool, steps: Steps
-) -> None:
-    with without_constraint(flow.Node, "hipq_flow_node_name_unique"):
-        parent = flow.start(Double, run=False)
-        spawn = lambda: parent.spawn("child", Double, run=False)  # noqa: E731 - the same twice
-        steps.begin("spawn", spawn, COMMIT)
-        two = steps.begin("spawn", spawn, END, refusals=(flow.NameTakenError,))
-        end_all(steps)
-        assert (two.refusal is not None) == holds
 
 
 def test_operators_of_a_parent_and_its_child_do_not_wait_for_each_other(steps: Steps) -> None:
@@ -538,19 +480,6 @@ def test_an_answer_comes_before_its_run_has_asked(worker: FlowWorker) -> None:
 
     assert Recorder.calls == ["perform", "yes"]
     assert list(node.outputs["out"]) == [1, "yes"]
-
-
-def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
-    node = flow.start(Double, data={"number": [1]})
-    worker.run_pass()
-    worker.execute()
-    worker.die()
-    recovery.recover_lost(get_instance("default"))
-    FlowWorker().run_until_idle()
-    worker.save()
-
-    assert list(node.outputs["out"]) == [2]
-    assert flow.Node.objects.get(pk=node.pk).runs == 1
 
 
 def all_are_ours(

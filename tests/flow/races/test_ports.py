@@ -14,12 +14,11 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.flow import statements
 from hipq_django.flow.models import Connection, Message, Node, NodePort
 from hipq_django.flow.runs import dispatching
-from hipq_django.flow.runs.loading import FIRST_PAGE
 from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Steps
-from tests.testapp.flows import Double, Recorder, Script, Sum
+from tests.testapp.flows import Double, Recorder, Sum
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 GONE = (flow.UnknownPortError, flow.NodeDeletedError)
@@ -85,47 +84,6 @@ def test_a_writer_whose_transaction_stays_open_stops_nobody(
 
 
 @pytest.mark.usefixtures("nobody_waits")
-def test_a_default_is_set_beside_a_writer_whose_transaction_stays_open(session: Session) -> None:
-    source, target = sleeping(), sleeping()
-    source.outputs["out"].connect(target.inputs["number"])
-    session.begin()
-    session(lambda: source.outputs["out"].write("held"))
-    source.outputs["out"].default = 7
-
-    assert target.inputs["number"].default == 7
-    session.commit()
-    assert [target.inputs["number"].read() for _ in range(2)] == ["held", 7]
-
-
-@pytest.mark.usefixtures("nobody_waits")
-def test_messages_are_moved_beside_writers_whose_transaction_stays_open(session: Session) -> None:
-    source, target = sleeping(), sleeping()
-    source.inputs["number"].write(1)
-    session.begin()
-    session(lambda: source.inputs["number"].write("held"))
-    session(lambda: target.inputs["number"].write("held, too"))
-
-    assert source.inputs["number"].move_to(target.inputs["number"]) == [1]
-    session.commit()
-    assert source.inputs["number"].peek(2) == ["held"]
-    assert sorted(map(str, target.inputs["number"])) == ["1", "held, too"]
-
-
-@pytest.mark.usefixtures("nobody_waits")
-def test_a_tree_is_deleted_beside_a_writer_whose_transaction_stays_open(
-    session: Session, worker: FlowWorker
-) -> None:
-    held = flow.start(Double, run=False)
-    session.begin()
-    session(lambda: held.inputs["number"].write(1))
-    child = held.spawn("child", Double)
-    child.terminate()
-    worker.run_until_idle()
-
-    assert child.delete()
-
-
-@pytest.mark.usefixtures("nobody_waits")
 def test_a_doomed_tree_whose_port_is_written_to_stops_no_dispatcher(
     session: Session, worker: FlowWorker
 ) -> None:
@@ -163,32 +121,6 @@ def test_the_order_of_a_writer_holds_where_a_run_reads_several_pages(
     assert seen.index("first") < seen.index("second")
     assert [value for value in seen if isinstance(value, int)] == list(range(300))
     assert len(seen) == 302
-
-
-def test_a_run_looks_at_as_many_messages_as_it_wants_and_reads_them_afterwards(
-    session: Session, worker: FlowWorker, script: Script
-) -> None:
-    """Also at those that are committed meanwhile, in front of others of the same writer."""
-    node = flow.start("t.scripted", run=False)
-    port, many = node.inputs["item"], list(range(2 * FIRST_PAGE))
-    session.begin()
-    session(lambda: port.write("first"))
-    port.write_many(many)
-    session(lambda: port.write("second"))
-    port.write("last")
-    worker.run_pass()
-    session.commit()
-    counts, seen = [1, FIRST_PAGE, FIRST_PAGE + 1, 403], list[list[Any]]()
-    script.perform = lambda run: seen.extend([*map(run.item.peek, [*counts, 9_999]), [*run.item]])
-    worker.execute()
-    script.perform = None
-    worker.run_until_idle()
-
-    assert [len(values) for values in seen] == [*counts, 403, 403]
-    assert seen[-2] == seen[-1]
-    assert seen[-1].index("first") < seen[-1].index("second")
-    assert [value for value in seen[-1] if isinstance(value, int)] == many
-    assert port.size == 0
 
 
 # Those who change ports
@@ -336,33 +268,6 @@ def test_a_port_that_is_being_connected_goes_with_its_connection(
 
 
 @decided_by("statements.row_lock")
-def test_a_port_to_which_messages_are_being_moved_goes_with_them(holds: bool, steps: Steps) -> None:
-    source, target = sleeping(), sleeping()
-    target.terminate(force=True)
-    source.inputs["number"].write(1)
-    into = target.inputs["number"]
-    steps.begin("move", lambda: source.inputs["number"].move_to(into), COMMIT)
-    steps.begin("delete", target.delete, END)
-    end_all(steps)
-
-    assert not target.exists()
-    assert (orphans() == 0) == holds
-
-
-@pytest.mark.parametrize("end", ["source", "target"])
-def test_a_port_that_goes_is_connected_no_more(end: str, steps: Steps) -> None:
-    source, target = sleeping(), sleeping()
-    doomed = {"source": source, "target": target}[end].terminate(force=True)
-    out, into = source.outputs["out"], target.inputs["number"]
-    steps.begin("delete", doomed.delete, COMMIT)
-    connecting = steps.begin("connect", lambda: out.connect(into), END, refusals=GONE)
-    end_all(steps)
-
-    assert isinstance(connecting.refusal, GONE)
-    assert orphans() == 0
-
-
-@decided_by("statements.row_lock")
 def test_a_port_is_disconnected_once_what_is_being_written_was_delivered(
     holds: bool, steps: Steps
 ) -> None:
@@ -379,23 +284,6 @@ def test_a_port_is_disconnected_once_what_is_being_written_was_delivered(
     assert not Connection.objects.exists()
 
 
-@decided_by("connecting.locked", "graphs.locking.locked")
-def test_a_node_vanishes_from_its_graph_once_what_is_being_written_was_delivered(
-    holds: bool, steps: Steps
-) -> None:
-    nodes = {name: {"component": "t.double"} for name in ("one", "two")}
-    graph = flow.start({"nodes": nodes, "edges": ["one.out -> two.number"]})
-    one, two = graph.children.values()
-    steps.begin("write", lambda: one.outputs["out"].write(1), COMMIT)
-    applying = steps.begin("apply", lambda: graph.apply({"nodes": {"one": nodes["one"]}}), END)
-    waited = not applying.has_ended
-    end_all(steps)
-
-    assert waited == holds
-    assert two.inputs["number"].peek(2) == [1]
-    assert not Connection.objects.exists()
-
-
 def test_a_target_that_is_deleted_while_its_source_is_written_to(steps: Steps) -> None:
     """It is connected no more: the message lies on the source."""
     source, target = sleeping(), sleeping()
@@ -408,37 +296,6 @@ def test_a_target_that_is_deleted_while_its_source_is_written_to(steps: Steps) -
 
     assert writing.has_ended
     assert out.peek(2) == [1]
-
-
-def test_a_target_that_is_deleted_while_a_run_writes_to_its_source(
-    steps: Steps, worker: FlowWorker
-) -> None:
-    source, target = flow.start(Double, data={"number": [1]}), sleeping()
-    source.outputs["out"].connect(target.inputs["number"])
-    target.terminate(force=True)
-    worker.run_pass()
-    worker.execute()
-    steps.begin("delete", target.delete, COMMIT)
-    steps.begin("end", worker.save, END)
-    assert source.status == "running"
-    end_all(steps)
-    worker.run_until_idle()
-
-    assert source.status == "completed"
-    assert source.outputs["out"].peek(2) == [2]
-
-
-def test_a_subscriber_that_is_deleted_while_its_channel_is_published_on(steps: Steps) -> None:
-    there, gone = sleeping(), sleeping()
-    for node in (there, gone):
-        node.inputs["number"].channels = ["/news"]
-    gone.terminate(force=True)
-    steps.begin("delete", gone.delete, COMMIT)
-    steps.begin("publish", lambda: flow.publish("/news", 1), END)
-    end_all(steps)
-
-    assert there.inputs["number"].peek(2) == [1]
-    assert Message.objects.count() == 1
 
 
 ALONE = re.sub(r"UNION.*?source_id = r.id", "", statements._PLACES_POSTGRESQL, flags=re.DOTALL)
@@ -506,17 +363,6 @@ def test_a_message_is_read_by_one_of_two(holds: bool, steps: Steps) -> None:
 
     assert (one.result, two.result) == (1, 2 if holds else 1)
     assert Recorder.calls == []
-
-
-def test_who_takes_all_messages_beside_another_reader_gets_no_default(steps: Steps) -> None:
-    node = sleeping()
-    node.inputs["number"].default = "default"
-    node.inputs["number"].write(1)
-    one = steps.begin("read", lambda: read(node), COMMIT)
-    two = steps.begin("drain", lambda: list(node.inputs["number"]), END)
-    end_all(steps)
-
-    assert (one.result, two.result) == (1, [])
 
 
 def test_who_has_waited_for_another_reader_takes_what_came_meanwhile(steps: Steps) -> None:
