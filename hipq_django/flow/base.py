@@ -238,13 +238,11 @@ class Component:
         """Let the node, and all below it, shut down and be deleted after this run."""
         self._run.terminate(recursive=True, delete=True)
 
-    def spawn(self, name: str, component: Any, **options: Any) -> None:
+    def spawn(self, /, name: str, component: Any, **options: Any) -> None:
         """Start a child when this run ends; options are those of `flow.start`."""
         self._run.ask(self.node, "spawn", name, component, **options)
 
-    async def aspawn(self, name: str, component: Any, **options: Any) -> None:
-        """Do `spawn` in async code."""
-        await sync_to_async(self.spawn)(name, component, **options)
+    aspawn = method_twin(spawn)
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node without parent as a child when this run ends."""
@@ -254,13 +252,11 @@ class Component:
         """Let a child go when this run ends."""
         self._run.ask(self.node, "disown", child)
 
-    def enqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
+    def enqueue(self, /, job_type: str, job_data: Any = None, **options: Any) -> None:
         """Enqueue a job when this run ends; options are those of `hipq_django.enqueue`."""
         self._run.enqueue(job_type, {} if job_data is None else job_data, options)
 
-    async def aenqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
-        """Do `enqueue` in async code."""
-        await sync_to_async(self.enqueue)(job_type, job_data, **options)
+    aenqueue = method_twin(enqueue)
 
     async def astep(
         self, name: str, function: Callable[..., Any], *args: Any, **options: Any

@@ -173,11 +173,6 @@ class Effects:
         self.logs += later.logs
         self.started = self.started or later.started
 
-    def joined(self, later: Effects) -> Effects:
-        """Return this with what was done after it."""
-        self.add(later)
-        return self
-
     def set_state(self, values: dict[str, Any]) -> None:
         """Note new values of the state."""
         self.state |= values

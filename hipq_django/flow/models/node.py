@@ -7,7 +7,6 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
 from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
@@ -456,16 +455,8 @@ class Node(NodeRow):
     aadopt = method_twin(adopt)
     adisown = method_twin(disown)
     apublish = method_twin(publish)
-
-    async def aspawn(self, name: str, component: Any, **options: Any) -> Node:
-        """Do `spawn` in async code."""
-        return await sync_to_async(self.spawn)(name, component, **options)
-
-    async def adelete(  # type: ignore[override]  # the tree, as `delete`
-        self, *args: Any, **kwargs: Any
-    ) -> bool:
-        """Do `delete` in async code."""
-        return await sync_to_async(self.delete)()
+    aspawn = method_twin(spawn)
+    adelete = method_twin(delete)  # type: ignore[arg-type]  # the tree, as `delete`
 
     @property_twin
     def astatus(self) -> str:

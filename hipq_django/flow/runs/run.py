@@ -184,7 +184,10 @@ class Run:
         The end of a run that cannot be written becomes a failure, of which only marks count.
         """
         self.log_data()
-        return Effects().joined(self.done).joined(self.doing)
+        effects = Effects()
+        effects.add(self.done)
+        effects.add(self.doing)
+        return effects
 
     def forget(self) -> None:
         """Let nothing count of what was done."""
