@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django import transitions
 from hipq_django.models import Job, Queue
 from tests.hand_worker import PROBE, HandWorker
 from tests.running import run_due_jobs
@@ -450,3 +453,28 @@ def test_a_worker_serves_the_queues_it_was_given() -> None:
 
     assert run_due_jobs("mine") == 1
     assert Job.objects.live().get().queue.name == "yours"
+
+
+def test_a_limit_that_is_given_during_a_claim_holds_from_the_next_probe_on() -> None:
+    """Who claims from a queue without a limit does not lock its row."""
+    jobs, worker = enqueue(1, 1), HandWorker()
+    scheduler = worker.scheduler
+    seen, path = scheduler.fetch_due(), scheduler.engine
+
+    def limited_after(read: Callable[..., list[Job]]) -> Callable[..., list[Job]]:
+        def read_and_limit(*arguments: Any, **options: Any) -> list[Job]:
+            if found := read(*arguments, **options):
+                Queue.objects.update(throttle_limit=1)
+            return found
+
+        return read_and_limit
+
+    with (
+        patch.object(transitions, "claim_due", limited_after(transitions.claim_due)),
+        patch.object(path, "due", limited_after(path.due)),
+    ):
+        claims = [claim for claims in scheduler.apply_throttler(seen) for claim in claims]
+    enqueue(1)
+
+    assert [claim.job for claim in claims] == jobs
+    assert HandWorker().run_pass() == []
