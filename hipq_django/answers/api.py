@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 from django.utils import translation
 
-from hipq_django.answers import arrival, bulk, early, fast_path
+from hipq_django.answers import arrival, early, fast_path
 from hipq_django.answers.callback_urls import Token
 from hipq_django.answers.classification import classify, refusal
 from hipq_django.conf.instances import get_instance
@@ -163,11 +163,10 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     using = get_instance(instance).database
     if not messages:
         return []
-    if any(len(names_of(instance, name)) > 1 for name in {m.job_type for m in messages}):
-        messages = [arrival.under_name_of_job(message, using) for message in messages]
+    messages = [arrival.under_name_of_job(message, using) for message in messages]
     try:
         with write_transaction(using), collector_paused():
-            return bulk.receive(messages, clock.now(using), using)
+            return arrival.receive_together(messages, clock.now(using), using)
     except IntegrityError:
         # Another one stored a message with one of the ids at the same moment.
         with write_transaction(using):
@@ -239,7 +238,8 @@ def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> Incom
         raise InvalidAnswerError(f"answer: {error}") from error
     payload, part = _checked_payload(kind, payload), _checked_part(answer.part)
     message_id = _checked_message_id(answer.message_id)
-    return IncomingAnswer(instance, name, key, kind, payload, message_id, part=part)
+    names = names_of(instance, name)
+    return IncomingAnswer(instance, name, key, kind, payload, message_id, part=part, names=names)
 
 
 def _checked_payload(kind: str, payload: Any) -> Any:
@@ -281,7 +281,7 @@ def _checked_message_id(message_id: object) -> str:
 
 def _receive_by_key(message: IncomingAnswer) -> Answer:
     using = get_instance(message.instance).database
-    if len(names_of(message.instance, message.job_type)) > 1:
+    if len(message.names) > 1:
         message = arrival.under_name_of_job(message, using)
         # No constraint keeps one away that is stored under another of these names.
         if known := arrival.find_by_message_id(message, using):
@@ -313,7 +313,8 @@ def _receive_for(
             if row is None:
                 raise pruned(job)
             place = row.job_type.instance, row.job_type.name, row.job_key
-            message = IncomingAnswer(*place, kind, payload, checked_id, part=named)
+            names = names_of(*place[:2])
+            message = IncomingAnswer(*place, kind, payload, checked_id, part=named, names=names)
             known = arrival.find_by_message_id(message, job.using)
             return known or arrival.receive(message, row, clock.now(job.using), job.using)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from hipq_django.answers import aggregation
+from hipq_django import events
+from hipq_django.answers import aggregation, fast_path
 from hipq_django.answers.classification import attempt_of, classify
 from hipq_django.answers.effects import apply_by_status
 from hipq_django.answers.fast_path import log_received
 from hipq_django.database.locks import first_for_key_share, locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerStatus
-from hipq_django.job_types.registry import names_of
+from hipq_django.engines import engine_for
 from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
 
@@ -34,11 +38,34 @@ def find_by_message_id(message: IncomingAnswer, using: str) -> Answer | None:
     """
     if message.message_id == NONE:
         return None
-    names = names_of(message.instance, message.job_type)
+    names = message.names or [message.job_type]
     answers = Answer.objects.using(using).filter(
         instance=message.instance, job_type__in=names, message_id=message.message_id
     )
     return answers.first()
+
+
+def receive_together(messages: Sequence[IncomingAnswer], now: datetime, using: str) -> list[Answer]:
+    """Store messages of one instance and let them act, in the current transaction.
+
+    The usual ones settle their jobs in one statement. Return the answers in the order of their
+    messages; lock the jobs in the order of their ids. Raise `IntegrityError` if an id is known.
+    """
+    first: dict[tuple[str, str], int] = {}
+    ids: set[str] = set()
+    for place, message in enumerate(messages):
+        if message.message_id not in ids:
+            first.setdefault((message.job_type, message.job_key), place)
+        ids |= {message.message_id} - {NONE}
+    engine_for(using).lock_jobs_by_key(messages[0].instance, first)
+    settled = fast_path.settle([messages[place] for place in first.values()], now, using)
+    answers = {first[answer.job_type, answer.job_key]: answer for answer in settled}
+    for place, message in enumerate(messages):
+        if place not in answers:
+            answers[place] = receive_by_key(message, now, using)
+    counts: dict[str, Any] = Counter(str(answer.status) for answer in answers.values())
+    events.info("answers_received", **counts)
+    return [answers[place] for place in range(len(messages))]
 
 
 def receive(message: IncomingAnswer, job: Job | None, now: datetime, using: str) -> Answer:
@@ -85,10 +112,9 @@ def under_name_of_job(message: IncomingAnswer, using: str) -> IncomingAnswer:
 
     The live job with its key counts, else the newest final one; a message for none keeps its name.
     """
-    names = names_of(message.instance, message.job_type)
-    if len(names) == 1 or message.job_key == NONE:
+    if len(message.names) < 2 or message.job_key == NONE:
         return message
-    jobs = Job.objects.using(using).with_key(message.job_key, message.instance, names)
+    jobs = Job.objects.using(using).with_key(message.job_key, message.instance, message.names)
     of_job = jobs.select_related("job_type")
     found = of_job.live().first() or of_job.final().order_by("-pk").first()
     return replace(message, job_type=found.job_type.name) if found else message
@@ -110,12 +136,12 @@ def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) 
     return live or lock_final(message, using)
 
 
-def lock_final(message: IncomingAnswer | Answer, using: str) -> Job | None:
+def lock_final(message: IncomingAnswer, using: str) -> Job | None:
     """Return the newest final job with the key of a message, kept from being pruned.
 
     Of a type that the code knows by several names, whichever of them the message has.
     """
-    names = names_of(message.instance, message.job_type)
+    names = message.names or [message.job_type]
     rows = Job.objects.using(using).with_key(message.job_key, message.instance, names).final()
     final: Job | None = first_for_key_share(rows.order_by("-pk"))
     return final

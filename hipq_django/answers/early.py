@@ -17,6 +17,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
 from hipq_django.domain.drafts import as_incoming
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, State
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Job
 
 
@@ -121,7 +122,8 @@ def mark_late_if_final(answer: Answer, using: str) -> bool:
 
     Yesterday's message must not settle today's payment.
     """
-    final = lock_final(answer, using)
+    names = names_of(answer.instance, answer.job_type)
+    final = lock_final(as_incoming(answer, names), using)
     if final is None:
         return False
     answer.job, answer.status = final, AnswerStatus.LATE
@@ -186,7 +188,8 @@ def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = Fals
     One that has not begun takes it at its claim, and waits for no window then. With `skip_locked`
     do nothing if another transaction has locked the job or the answer.
     """
-    message = under_name_of_job(as_incoming(answer), using)
+    names = names_of(answer.instance, answer.job_type)
+    message = under_name_of_job(as_incoming(answer, names), using)
     job = lock_job(message, using, skip_locked=skip_locked)
     if job is None:
         return False

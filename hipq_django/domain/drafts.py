@@ -162,7 +162,7 @@ class IncomingAnswer:
 
     `attempt` is the attempt that a signed callback URL was made for; None if the answer finds its
     job by the key. `problem` says what is wrong with a malformed message, `part` which of several
-    answers this is.
+    answers this is. `names` are all names of the job type, if the code knows it by several.
     """
 
     instance: str
@@ -174,11 +174,12 @@ class IncomingAnswer:
     attempt: int | None = None
     problem: str = NONE
     part: str = UNNAMED
+    names: Sequence[str] = ()
 
 
-def as_incoming(answer: Answer) -> IncomingAnswer:
+def as_incoming(answer: Answer, names: Sequence[str] = ()) -> IncomingAnswer:
     """Return the message of a stored answer."""
     return IncomingAnswer(
         answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload,
-        answer.message_id, part=answer.part,
+        answer.message_id, part=answer.part, names=names,
     )  # fmt: skip

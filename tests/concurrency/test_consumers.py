@@ -15,7 +15,7 @@ from django.db import connection
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.answers import bulk
+from hipq_django.answers import arrival
 from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from tests import mailbox as module
@@ -122,7 +122,7 @@ def test_a_transaction_that_the_server_ends_costs_no_answer(
     consumer: ConsumerProcess, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a moment in which the process was suspended."""
-    real, calls = bulk.receive, []
+    real, calls = arrival.receive_together, []
     limit = "SELECT set_config('idle_in_transaction_session_timeout', '100ms', true)"
 
     def receive(*args: Any) -> Any:
@@ -135,7 +135,7 @@ def test_a_transaction_that_the_server_ends_costs_no_answer(
             wait_for(lambda: not session(lambda: is_connected(pid)))
         return real(*args)
 
-    monkeypatch.setattr(bulk, "receive", receive)
+    monkeypatch.setattr(arrival, "receive_together", receive)
 
     consumer.run()
 

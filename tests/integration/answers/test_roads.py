@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.answers import arrival, bulk, fast_path
+from hipq_django.answers import arrival
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.models import Answer, Attempt, Job, JobType
 from tests.declaring import Declare
@@ -45,13 +45,7 @@ def one_by_one(messages: list[IncomingAnswer]) -> None:
 
 
 def together(messages: list[IncomingAnswer]) -> object:
-    return bulk.receive(messages, NOW, "default")
-
-
-def together_without_the_statement(messages: list[IncomingAnswer]) -> object:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fast_path, "settle", lambda *_: [])
-        return together(messages)
+    return arrival.receive_together(messages, NOW, "default")
 
 
 def rows_after(road: Road, messages: list[IncomingAnswer]) -> dict[str, list[Any]]:
@@ -105,4 +99,3 @@ def test_whatever_road_an_answer_takes_it_leads_to_the_same_rows(
     by_rules = rows_after(one_by_one, messages)
 
     assert rows_after(together, messages) == by_rules
-    assert rows_after(together_without_the_statement, messages) == by_rules
