@@ -17,12 +17,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from hipq_django.models import Job
 
 LOGGER = logging.getLogger("hipq_django")
 
@@ -85,44 +83,67 @@ is_logged = LOGGER.isEnabledFor
 """Whether lines of a level are logged; asked before many are made."""
 
 
-class Raised(NamedTuple):
-    """The cause of an event, and its traceback as text if that is known already."""
+class Row(Protocol):
+    """A job, or another row, that an event is about."""
 
-    exception: BaseException | None = None
-    traceback: str = ""
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """The fields that identify it."""
+
+    @property
+    def redactor(self) -> Any:
+        """Masks what the log must not show of it."""
 
 
-def log(
+def log(  # noqa: PLR0913 - one call for all that a line may have
     level: int,
     event: str,
     sentence: str = "",
     *,
+    row: Row | None = None,
     exception: BaseException | None = None,
     traceback: str = "",
     logger: logging.Logger = LOGGER,
     **fields: Any,
 ) -> None:
-    """Log one event; `sentence` explains what the fields do not say."""
-    if logger.isEnabledFor(level):
-        shown = {name: value for name, value in fields.items() if value is not None}
-        log_fields(level, event, sentence, shown, Raised(exception, traceback), logger)
+    """Log one event; `sentence` explains what the fields do not say.
 
-
-def log_fields(
-    level: int,
-    event: str,
-    sentence: str,
-    fields: dict[str, Any],
-    raised: Raised,
-    logger: logging.Logger = LOGGER,
-) -> None:
-    """Do the same for a level that is logged, and fields of which none is None."""
-    exception, traceback = raised
-    info = None if exception is None else (type(exception), exception, exception.__traceback__)
-    caller = sys._getframe(2)  # as `findCaller`, which looks at each frame
+    A line that may quote values of a job, or of another row, is logged with that `row`: it is
+    masked here. `traceback` is the text of that of `exception`, if it is known already.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    said = _Said(sentence, {n: v for n, v in fields.items() if v is not None}, exception, traceback)
+    if row is not None:
+        said = _masked(said, row)
+    caller = sys._getframe(1)  # as `findCaller`, which looks at each frame
     code = caller.f_code
     place = (logger, level, event, code.co_filename, caller.f_lineno, code.co_name)
-    shown = (Fields(fields, sentence),)
+    _handle(_record_of(said, place), logger)
+
+
+class _Said(NamedTuple):
+    sentence: str
+    fields: dict[str, Any]
+    exception: BaseException | None
+    traceback: str
+
+
+def _masked(said: _Said, row: Row) -> _Said:
+    """Add the fields of a row; mask all others."""
+    sentence, fields, error, traceback = said
+    masks = row.redactor
+    if masks.fields:
+        sentence, traceback = masks.mask_text(sentence), masks.mask_text(traceback)
+        fields = {name: masks.mask(value) for name, value in fields.items()}
+        error = None if error is None else masks.mask_error(error)
+    return _Said(sentence, row.log_fields | fields, error, traceback)
+
+
+def _record_of(said: _Said, place: _Place) -> logging.LogRecord:
+    error = said.exception
+    info = None if error is None else (type(error), error, error.__traceback__)
+    shown = (Fields(said.fields, said.sentence),)
     like = _together.__dict__.get("records", {})
     known = like.get(place)
     if known is None:
@@ -132,9 +153,9 @@ def log_fields(
         kind, same = known
         record = kind.__new__(kind)
         record.__dict__ = same | {"args": shown, "exc_info": info}  # quicker than to update it
-    record.__dict__.update(fields, event=event)
-    record.exc_text = _below(traceback, info)
-    _handle(record, logger)
+    record.__dict__.update(said.fields, event=place[2])
+    record.exc_text = _below(said.traceback, info)
+    return record
 
 
 def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
@@ -264,14 +285,3 @@ info = partial(log, logging.INFO)
 warning = partial(log, logging.WARNING)
 error = partial(log, logging.ERROR)
 critical = partial(log, logging.CRITICAL)
-
-
-def fields_of(job: Job) -> dict[str, Any]:
-    """Return the fields that say which attempt of which job an event is about."""
-    return {
-        "job_id": job.pk,
-        "job_type": job.job_type.name,
-        "job_key": job.job_key,
-        "queue": job.queue.name,
-        "attempt": job.attempt,
-    }

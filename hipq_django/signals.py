@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,8 @@ job_failed = Signal()
 """An attempt ended in an error; `job.state` is error, retry or final.
 
 `exception` is what the handler raised; None if no handler raised (a timeout, a lost worker, an
-error answer). If the job type has sensitive fields it is a stand-in with the masked text.
+error answer). If the job type has sensitive fields it is a stand-in with the masked text, and so is
+`job.error` masked, here and in `job_finished`.
 """
 
 job_finished = Signal()
@@ -83,12 +85,23 @@ def call_receivers_in(around: Callable[[str], AbstractContextManager[object]]) -
 def send(signal: Signal, job: Job, **more: Any) -> None:
     """Call the receivers of a signal; what they do harms nobody else."""
     with _around(job.using):
-        called = _called(signal, job, more)
+        called = _called(signal, *_masked(job, more))
     for receiver, result in called:
         if isinstance(result, Exception):
-            raised = job.masked(error_of(result))
-            shown = repr_of(receiver)
-            events.error("receiver_raised", raised, **events.fields_of(job), receiver=shown)
+            by = repr_of(receiver)
+            events.error("receiver_raised", error_of(result), row=job, receiver=by)
+
+
+def _masked(job: Job, more: Mapping[str, Any]) -> tuple[Job, Mapping[str, Any]]:
+    """Return what receivers are given: they may send errors on, to a tracker or by mail."""
+    if not job.job_type.redactor.fields:
+        return job, more
+    job = copy(job)
+    job.error = job.redactor.mask(job.error)
+    return job, {
+        name: None if raised is None else job.redactor.mask_error(raised)
+        for name, raised in more.items()
+    }
 
 
 def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -98,8 +111,6 @@ def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a receiver ends no worker
-        raised = job.masked(error_of(error))
-        sentence = f"a receiver raised {raised}; those behind it were not called"
-        places = places_of(error)
-        events.error("receiver_raised", sentence, **events.fields_of(job), traceback=places)
+        sentence = f"a receiver raised {error_of(error)}; those behind it were not called"
+        events.error("receiver_raised", sentence, row=job, traceback=places_of(error))
     return []

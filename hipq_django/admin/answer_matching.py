@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.answer_values import name_of, shown_payload
+from hipq_django.admin.answer_values import name_of
 from hipq_django.admin.display import NOTHING, badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.admin.row_pages import RowPages
@@ -25,6 +25,7 @@ from hipq_django.domain.validation import MAX_ID
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
 from hipq_django.models.base import title
+from hipq_django.models.shown import shown
 
 
 class JobIdForm(forms.Form):
@@ -127,7 +128,7 @@ class AnswerMatching(RowPages):
             (gettext("job type"), answer.job_type),
             (gettext("key"), or_dash(answer.job_key)),
             (gettext("received"), when(answer.receive_time, self.now)),
-            (gettext("payload"), block(shown_payload(answer))),
+            (gettext("payload"), block(shown(answer, answer.payload))),
         ]
 
     def _job_rows(self, job: Job) -> list[tuple[str, str]]:
@@ -138,5 +139,5 @@ class AnswerMatching(RowPages):
             (gettext("key"), or_dash(job.job_key)),
             (gettext("attempt"), str(job.attempt or gettext("none yet"))),
             (gettext("created"), when(job.create_time, self.now)),
-            (gettext("job data"), block(job.masked(job.job_data))),
+            (gettext("job data"), block(shown(job, job.job_data))),
         ]

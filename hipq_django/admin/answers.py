@@ -10,12 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_matching import AnswerMatching
-from hipq_django.admin.answer_values import masked, meaning_of, shown_payload, status_badge
+from hipq_django.admin.answer_values import meaning_of, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
 from hipq_django.admin.jobs import MAX_FOUND, ids_with_key
 from hipq_django.models import Answer, Job
+from hipq_django.models.shown import shown
 
 
 @admin.register(Answer)
@@ -75,6 +76,6 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     received = column(_("received"), lambda self, answer: when(answer.receive_time, self.now))
     message = column(_("message id"), lambda self, answer: or_dash(answer.message_id))
     what_is_wrong = column(
-        _("problem"), lambda self, answer: or_dash(masked(answer, answer.problem))
+        _("problem"), lambda self, answer: or_dash(shown(answer, answer.problem))
     )
-    content = column(_("payload"), lambda self, answer: block(shown_payload(answer)))
+    content = column(_("payload"), lambda self, answer: block(shown(answer, answer.payload)))

@@ -26,6 +26,7 @@ from hipq_django.admin.job_edit import wanted_time
 from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue, Worker
+from hipq_django.models.shown import shown
 
 
 class JobColumns(HipqAdmin):
@@ -143,15 +144,15 @@ class JobColumns(HipqAdmin):
     @admin.display(description=_("job data"))
     def data(self, job: Job) -> str:
         """What the handler is given; of a task its arguments by name."""
-        data = job.masked(job.job_data)
+        data = shown(job, job.job_data)
         if not (job.job_type.signature and isinstance(data, dict) and data):
             return block(data)
         rows = ((name, block(value) if value != "" else '""') for name, value in data.items())
         body = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
         return format_html('<table class="hipq-facts">{}</table>', body)
 
-    error_block = column(_("error"), lambda self, job: block(job.masked(job.error)))
-    result_block = column(_("result"), lambda self, job: block(job.masked(job.result)))
+    error_block = column(_("error"), lambda self, job: block(shown(job, job.error)))
+    result_block = column(_("result"), lambda self, job: block(shown(job, job.result)))
 
 
 def _first_line(error: str) -> str:

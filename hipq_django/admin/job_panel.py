@@ -16,6 +16,7 @@ from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large, with_preview
 from hipq_django.domain.states import NONE, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
+from hipq_django.models.shown import shown
 from hipq_django.monitoring.reasons import explain, given_up
 
 ToPage = Callable[[type[Model], object, object], str]
@@ -106,7 +107,7 @@ def _summary(job: Job, now: datetime) -> str:
 
 def _error_line(job: Job) -> str:
     """Return the beginning of the job's error, '' where it has none."""
-    error = job.masked(job.error)
+    error = shown(job, job.error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
     first, more, _rest = text.strip().partition("\n")
     return "" if text == NONE else Truncator(f"{first} …" if more else first).chars(200)
@@ -115,7 +116,7 @@ def _error_line(job: Job) -> str:
 def progress_text(job: Job) -> str:
     """Return how far the handler or the other system is, as it said; '' where none said."""
     percent = f"{plain(job.progress)} %" if job.progress else ""
-    message = "" if job.progress_message == NONE else job.masked(job.progress_message)
+    message = "" if job.progress_message == NONE else shown(job, job.progress_message)
     return ", ".join(text for text in (percent, message) if text)
 
 
@@ -165,11 +166,11 @@ def _last_worker(job: Job) -> str:
 def _attempt(
     attempt: Attempt, job: Job, now: datetime, answered: Mapping[int, datetime]
 ) -> dict[str, Any]:
-    trace = "" if attempt.traceback == NONE else job.masked(attempt.traceback)
+    trace = "" if attempt.traceback == NONE else shown(job, attempt.traceback)
     return {
         "number": attempt.attempt,
         "kind": attempt.get_kind_display(),
-        "error": block(job.masked(attempt.error)),
+        "error": block(shown(job, attempt.error)),
         "traceback": block(trace, gettext("Traceback:")) if trace else "",
         "worker": or_dash(attempt.worker),
         "started": when(attempt.start_time, now),
@@ -189,5 +190,5 @@ def _answer(answer: Any, job: Job, now: datetime, link: ToPage) -> dict[str, Any
         "received": when(answer.receive_time, now),
         "payload": link(Answer, answer.pk, too_large(answer.size))
         if is_large
-        else block(job.masked(answer.shown)),
+        else block(shown(job, answer.shown)),
     }

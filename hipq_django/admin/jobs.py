@@ -9,8 +9,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import OuterRef, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast, Left
+from django.db.models import OuterRef, QuerySet, Subquery, Sum, TextField
+from django.db.models.functions import Cast, Coalesce, Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -34,6 +34,7 @@ from hipq_django.admin.previews import MAX_READ_CHARS, chars_of, too_large_text,
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.models.shown import learn_answers, shown
 
 ERROR_HEAD_CHARS = 120
 MAX_FOUND = 1_000
@@ -85,17 +86,25 @@ class JobList(RowList):
     def _mask_errors(self, jobs: Mapping[int, Any]) -> None:
         """Mask the heads of errors: a field may be sensitive now that was not when they came.
 
-        It takes the whole data and error; where these are large, neither is read or shown.
+        It takes the whole data, answers and error; where these are large, none is read or shown.
         """
         if not jobs:
             return
-        size = chars_of("job_data") + chars_of("error")
+        answers = Answer.objects.filter(job=OuterRef("pk")).order_by().values("job")
+        of_answers = answers.values(size=Sum(chars_of("payload")))
+        size = chars_of("job_data") + chars_of("error") + Coalesce(Subquery(of_answers), 0)
         rows = self.root_queryset.filter(pk__in=jobs).annotate(size=size)
         read = rows.values_list("pk", "size", unless_large("job_data"), unless_large("error"))
+        errors = {}
         for pk, chars, data, error in read:
-            masked = jobs[pk].job_type.redactor.knowing(data).mask(error)
-            head = json.dumps(masked, ensure_ascii=False)[:ERROR_HEAD_CHARS]
-            jobs[pk].error_head = too_large_text(chars) if chars > MAX_READ_CHARS else head
+            if chars > MAX_READ_CHARS:
+                jobs[pk].error_head = too_large_text(chars)
+            else:
+                jobs[pk].job_data, errors[pk] = data, error
+        learn_answers(jobs[pk] for pk in errors)
+        for pk, error in errors.items():
+            head = json.dumps(shown(jobs[pk], error), ensure_ascii=False)
+            jobs[pk].error_head = head[:ERROR_HEAD_CHARS]
 
 
 def ids_with_key(jobs: Any, key: str) -> list[int]:

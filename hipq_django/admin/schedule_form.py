@@ -16,11 +16,12 @@ from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewJob
-from hipq_django.domain.redaction import Redactor, without_masks
+from hipq_django.domain.redaction import without_masks
 from hipq_django.domain.schedules import SHARED, Cron, Every
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
+from hipq_django.models.shown import shown
 from hipq_django.schedules import verbs
 
 PREVIEW = "_preview"
@@ -147,7 +148,7 @@ class ScheduleForm(TimesForm):
     def _shown(self) -> Any:
         """The job data without the values of sensitive fields."""
         row: Schedule = self.instance
-        return {} if self.is_new else row.job_type.redactor.mask(row.job_data)
+        return {} if self.is_new else shown(row, row.job_data)
 
     def clean_job_data(self) -> Any:
         """Return the data: the stored ones if they were left as the page showed them.
@@ -164,17 +165,17 @@ class ScheduleForm(TimesForm):
         data = {} if given is None else given
         if name is None:  # that is said already
             return data
-        if not (self._redactor(name).fields or (old and old.redactor.fields)):
+        if not (self._type(name).redactor.fields or (old and old.redactor.fields)):
             return data
         try:
             return without_masks(data)
         except InvalidJobError as error:
             raise forms.ValidationError(str(error)) from error
 
-    def _redactor(self, type_name: str) -> Redactor:
-        """Return what masks the sensitive fields of a job type, which may have no row yet."""
+    def _type(self, type_name: str) -> JobType:
+        """Return a job type, which may have no row yet."""
         found = self._rows_of(self.place).filter(name=type_name).first()
-        return (found or JobType(instance=self.place, name=type_name, sensitive=[])).redactor
+        return found or JobType(instance=self.place, name=type_name, sensitive=[])
 
     def check(self, values: dict[str, Any]) -> None:
         """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
@@ -183,7 +184,7 @@ class ScheduleForm(TimesForm):
         try:
             verbs.checked(values["name"], self.new, self.place)
         except HipqError as error:  # it may quote a stored value that the page does not show
-            redactor = self._redactor(values["type_name"]).knowing_all(values["job_data"])
+            redactor = self._type(values["type_name"]).redactor.knowing_all(values["job_data"])
             raise forms.ValidationError(redactor.mask_text(str(error))) from error
 
     def _new(self, values: dict[str, Any]) -> NewJob:

@@ -32,6 +32,7 @@ from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, JobType, Schedule, ScheduleRun
 from hipq_django.models.base import title
+from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.schedules import verbs
 
@@ -354,8 +355,8 @@ class ScheduleAdmin(RowActions):
     @admin.display(description=_("job data"))
     def data(self, row: Schedule) -> str:
         """What its jobs are given, without the values of sensitive fields."""
-        masked = row.job_type.redactor.knowing(row.job_data).mask(row.job_data)
-        return format_html("<pre>{}</pre>", json.dumps(masked, indent=2, ensure_ascii=False))
+        data = shown(row, row.job_data)
+        return format_html("<pre>{}</pre>", json.dumps(data, indent=2, ensure_ascii=False))
 
     # Actions
 

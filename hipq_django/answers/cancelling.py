@@ -8,20 +8,10 @@ from typing import Any
 from hipq_django import transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
-from hipq_django.domain.redaction import without_tokens
 from hipq_django.domain.states import Outcome, State
 from hipq_django.extensions import note_given_up
 from hipq_django.models import Job
 from hipq_django.signals import job_finished, send_after_commit
-
-
-def cancel_with_reason(jobs: Sequence[Job], reason: str, using: str) -> None:
-    """Make locked live jobs final; `reason`, which somebody wrote, may quote sensitive values."""
-    alike: dict[str, list[Job]] = {}
-    for job in jobs:
-        alike.setdefault(without_tokens(job.masked(reason)), []).append(job)
-    for said, those in alike.items():
-        cancel_locked(those, said, using)
 
 
 def cancel_locked(jobs: Sequence[Job], reason: str, using: str) -> None:

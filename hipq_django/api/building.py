@@ -31,6 +31,7 @@ from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import find_declared, get_declared
 from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import get_named_queue, get_queue
+from hipq_django.models.shown import shown
 from hipq_django.models.undeclared_names import check_declared
 
 
@@ -144,11 +145,10 @@ class Builder:
         row = self._types[new.job_type]
         is_of_task = row.signature or row.kind  # whose arguments were checked
         if given is None and not is_of_task and not unique.compares(data):
-            shown = row.redactor.mask(data)
             raise InvalidJobError(
                 f"job type {new.job_type!r}: unique_on names {', '.join(unique.on or ())}, and "
-                f"job_data {shown!r:.100} has none of them, so that all such jobs would count as "
-                "one; correct the data, or give unique_key."
+                f"job_data {shown(row, data)!r:.100} has none of them, so that all such jobs would "
+                "count as one; correct the data, or give unique_key."
             )
         return {KEY_FIELDS[unique.scope]: unique.key(row.compared(data), given)}
 

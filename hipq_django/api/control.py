@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from hipq_django import transitions
-from hipq_django.answers.cancelling import cancel_with_reason
+from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.pages import PAGE_SIZE, cut, in_pages
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -41,7 +41,7 @@ def cancel(
     with write_transaction(found.using):
         read_row(found, locked(Job.objects.using(found.using).row_of(found)))
         if not found.is_final:
-            cancel_with_reason([found], said, found.using)
+            cancel_locked([found], said, found.using)
         elif not descendants:
             raise InvalidJobError(
                 f"{found} is final ({found.outcome}), so there is nothing to cancel; "
@@ -66,7 +66,7 @@ def _cancel_descendants(job: Job, reason: str) -> None:
 def cancel_page(reason: str, page: Sequence[Job], using: str) -> dict[int, str]:
     """Cancel the live jobs of a page; return why the others were skipped, by their ids."""
     reasons = {job.pk: f"it is final ({job.outcome})" for job in page if job.is_final}
-    cancel_with_reason([job for job in page if job.pk not in reasons], reason, using)
+    cancel_locked([job for job in page if job.pk not in reasons], reason, using)
     return reasons
 
 

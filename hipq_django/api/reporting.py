@@ -22,9 +22,9 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
-from hipq_django.domain.redaction import without_tokens
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
+from hipq_django.domain.tokens import without_tokens
 from hipq_django.domain.uniqueness import check_key_may_change
 from hipq_django.domain.validation import (
     MAX_SECONDS,
@@ -100,7 +100,7 @@ def _report(using: str, lock: Lock, percent: Any, message: Any) -> bool:
         job = lock("progress")
         if job is None:
             return False
-        text = storable_text(without_tokens(job.masked(message)), MAX_MESSAGE_CHARS) or NONE
+        text = storable_text(without_tokens(message), MAX_MESSAGE_CHARS) or NONE
         transitions.set_progress(job, percent, text)
     return True
 
@@ -116,7 +116,7 @@ def _extend(using: str, lock: Lock, seconds: Any) -> datetime | None:
         deadline = later_deadline(job.deadline, seconds, last, now)
         if deadline != job.deadline:
             transitions.set_deadline(job, deadline, now)
-        events.info("deadline_moved", **events.fields_of(job), deadline=deadline.isoformat())
+        events.info("deadline_moved", row=job, deadline=deadline.isoformat())
     return deadline
 
 
@@ -179,8 +179,7 @@ def _lock_row(rows: JobQuerySet, pk: int | None, attempt: int | None, verb: str)
 
 def _refuse(verb: str, why: str, job: Job | None, **about: Any) -> None:
     """Log what a report was about; what it names counts, such as an attempt that is over."""
-    fields = events.fields_of(job) if job else {}
-    events.warning(f"{verb}_refused", why, **{**fields, **about})
+    events.warning(f"{verb}_refused", why, row=job, **about)
 
 
 # The key
@@ -207,7 +206,7 @@ def _set_key(job: Job, key: str) -> bool:
         transitions.set_key(row, key, now)
         early.match_by_key(row, now)
     job.job_key = key
-    events.info("key_set", **events.fields_of(job), old_key=old)
+    events.info("key_set", row=job, old_key=old)
     return True
 
 
@@ -230,7 +229,7 @@ def _lock_attempt(job: Job) -> Job | None:
     if row.state == State.RUNNING:
         return row
     if _is_answered(row):
-        events.info("key_not_needed", "it was answered already", **events.fields_of(row))
+        events.info("key_not_needed", "it was answered already", row=row)
         return None
     raise InvalidJobError(
         f"set_key: {row} is {row.state}; only the key of a running job can be set. Give a new job "

@@ -23,6 +23,7 @@ from hipq_django.exceptions import (
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Job
 from hipq_django.models.naming import pruned
+from hipq_django.models.shown import shown
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """How many seconds pass between two looks at a job, at first and at most."""
@@ -110,7 +111,7 @@ def _result_of(job: Job) -> Any:
             job,
         )
     if job.outcome != Outcome.SUCCEEDED:
-        why = "" if job.error == NONE else f": {job.masked(job.error)}"
+        why = "" if job.error == NONE else f": {shown(job, job.error)}"
         raise JobFailedError(f"{job} ({job.job_type.name}) {ENDED[Outcome(job.outcome)]}{why}", job)
     return job.result
 

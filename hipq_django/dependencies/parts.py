@@ -20,6 +20,7 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import AnswerKind, Outcome
 from hipq_django.models import Job, Link
 from hipq_django.models.link import UNTOLD
+from hipq_django.models.shown import shown
 
 DUTY = "unhold_jobs"
 """What the duty is called, in the log, of which this is a part."""
@@ -93,4 +94,4 @@ def _end_of(job: Job | None, link: Link) -> dict[str, Any]:
         return {"error": f"job {link.needs_job_id} does not exist any more"}
     if job.outcome == Outcome.SUCCEEDED:
         return {"result": job.result}
-    return {"error": job.error}
+    return {"error": shown(job, job.error)}

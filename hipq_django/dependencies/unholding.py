@@ -139,7 +139,7 @@ def _unhold(go: Mapping[int, Verdict], ids: Sequence[int], using: str) -> int:
             queues = {job.queue_id for job in jobs if job.queue.instance == instance}
             engine_for(using).wake_workers(instance, queues)
     for job in jobs:
-        events.info("job_unblocked", **events.fields_of(job))
+        events.info("job_unblocked", row=job)
     return len(jobs)
 
 

@@ -1,6 +1,7 @@
-"""Masks the values of sensitive fields, wherever people read them. Pure.
+"""Masks the values of sensitive fields. Pure.
 
-Stored data stays unmasked, because handlers need it.
+The database holds everything as it came and as it was raised. It is masked at two doors: `row=` of
+`hipq_django.events` for the log, and `hipq_django.models.shown` for all else that people read.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from hipq_django.domain.serialization import CUT, error_of
+from hipq_django.domain.stand_ins import stand_in_for
+from hipq_django.domain.tokens import MASK, without_tokens
 from hipq_django.events import Fields
 from hipq_django.exceptions import InvalidJobError
 
-MASK = "\N{BULLET}" * 3
 MAX_DEPTH = 1_000
 """Nothing that is stored is deeper."""
 
@@ -31,17 +34,8 @@ MIN_CHARS_ANYWHERE = 6
 MAX_QUOTED_CHARS = 200
 """A longer value is not quoted in an error that may be masked."""
 
-
-_ADDRESS = re.compile(r"callback\S+")
-_SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
-"""The end of a token; without it the rest is not accepted as a token."""
-
-
-def without_tokens(text: str) -> str:
-    """Return a text without the signatures of the callback URLs that it quotes."""
-    if "callback" not in text:
-        return text
-    return _ADDRESS.sub(lambda found: _SIGNATURE.sub(f".{MASK}", found[0]), text)
+_CUT_BEHIND = re.compile(r"… \(\d+ characters\)$")
+"""How a text ends that was cut by `storable_text`."""
 
 
 class WithoutTokens(logging.Filter):
@@ -112,6 +106,8 @@ class Redactor:
 
     fields: tuple[str, ...] = ()
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    key: str = ""
+    """The name of a place, such as a port, that may be a sensitive field itself."""
 
     def covers(self, name: str) -> bool:
         """Return whether all that a sensitive field of another job type names is masked."""
@@ -123,27 +119,32 @@ class Redactor:
             return self
         texts = (_text_of(secret) for value in values for secret in self._secrets(value))
         found = (text for text in texts if len(text) >= MIN_CHARS)
-        return Redactor(self.fields, self.secrets.union(found))
+        return replace(self, secrets=self.secrets.union(found))
 
     def knowing_all(self, value: Any) -> Redactor:
         """Return a redactor that also knows the shortest values, for a text made from them."""
         if not self.fields:
             return self
         texts = (_text_of(secret) or repr(secret) for secret in self._secrets(value))
-        return Redactor(self.fields, self.secrets.union(texts))
+        return replace(self, secrets=self.secrets.union(texts))
 
     def mask(self, value: Any) -> Any:
         """Return a copy of JSON, or of a text, that may be shown."""
-        return self.knowing(value)._masked(value) if self.fields else value
-
-    def mask_field(self, name: str, value: Any) -> Any:
-        """Return a copy of what the field `name` has that may be shown without the name."""
-        [shown] = self.mask({name: value}).values()
-        return shown
+        if not self.fields:
+            return value
+        value = {self.key: value} if self.key else value
+        masked = self.knowing(value)._masked(value)
+        return next(iter(masked.values())) if self.key else masked
 
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however the text quotes them."""
         return _without_any(text, self._spelled())
+
+    def mask_error(self, error: BaseException) -> BaseException:
+        """Return an exception that may be logged: a stand-in with the masked text."""
+        if not self.fields:
+            return error
+        return stand_in_for(error, self.mask_text(error_of(error)))
 
     def _spelled(self) -> dict[int, set[str]]:
         """Return the known values as they are spelled in texts, by length, the longest first."""
@@ -271,7 +272,14 @@ def _without_any(text: str, spelled: dict[int, set[str]]) -> str:
         if size <= len(text):
             for spelling in _found(text, size, spellings):
                 text = _without(text, spelling)
-    return text
+    return _without_parts(text, max(spelled)) if spelled else text
+
+
+def _without_parts(text: str, longest: int) -> str:
+    """Leave out where a text was cut as much as may be a part of a value."""
+    if cut := _CUT_BEHIND.search(text):
+        text = text[: max(0, cut.start() - longest)] + cut[0]
+    return CUT + text[len(CUT) + longest :] if text.startswith(CUT) else text
 
 
 def _found(text: str, size: int, spellings: set[str]) -> Iterable[str]:

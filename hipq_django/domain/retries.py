@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
+from hipq_django.domain.class_names import dotted_name
 from hipq_django.domain.validation import aware_moment, checked_seconds
 from hipq_django.exceptions import InvalidJobError, WorkerLost
 
@@ -136,11 +137,6 @@ def failure_of(counts: Counts, kind: str, classes: Sequence[str]) -> Failure:
     )
 
 
-def dotted_name(kind: type) -> str:
-    """Return the name under which a class is stored and compared."""
-    return _dotted_name(kind)
-
-
 def sole(error: BaseException) -> BaseException:
     """Return what a group holds if that is one exception, as of a task group; else the error."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -148,25 +144,10 @@ def sole(error: BaseException) -> BaseException:
     return error
 
 
-def class_names(kind: type) -> tuple[str, ...]:
-    """Return the names of an exception class and of all its bases."""
-    return _class_names(kind)
-
-
-@lru_cache(maxsize=2_000)
-def _dotted_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 @lru_cache(maxsize=2_000)
 def _is_any(names: tuple[str, ...], classes: tuple[type, ...]) -> bool:
     """Asked of each failure several times, nearly always the same."""
     return any(dotted_name(kind) in names for kind in classes)
-
-
-@lru_cache(maxsize=2_000)
-def _class_names(kind: type) -> tuple[str, ...]:
-    return tuple(dotted_name(base) for base in kind.__mro__ if base is not object)
 
 
 class RetryPolicy(Protocol):

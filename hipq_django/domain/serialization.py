@@ -8,12 +8,15 @@ from decimal import Decimal
 from itertools import count
 from typing import Any, NamedTuple
 
-from hipq_django.domain.redaction import Redactor, without_tokens
+from hipq_django.domain.tokens import without_tokens
 from hipq_django.domain.tracebacks import format_exception
 
 MAX_DEPTH = 500  # SQLite's JSON functions stop at 1,000 levels.
 MAX_ERROR_CHARS = 10_000
 MAX_TRACEBACK_CHARS = 100_000
+
+CUT = "… "
+"""How a text begins whose beginning was cut."""
 
 
 def _encoder(make: Any, default: Callable[[Any], Any] | None = None) -> Callable[[Any], str]:
@@ -244,9 +247,9 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
 
 
-def shown_text(text: str, redactor: Redactor | None) -> str:
-    """Return what may be stored, and read by people, of a text from a project's code."""
-    return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
+def text_of_code(text: str) -> str:
+    """Return what is stored of a text from a project's code."""
+    return storable_text(without_tokens(text))
 
 
 def json_without_tokens(value: Any) -> Any:
@@ -256,14 +259,14 @@ def json_without_tokens(value: Any) -> Any:
     return value if shown == text else _DECODER.raw_decode(shown)[0]
 
 
-def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
+def error_of(exception: BaseException) -> str:
     """Return the text of an exception for a job's `error`: its class and message."""
     name = type(exception).__name__
     try:
         message = str(exception)
     except BaseException as broken:  # a message may even raise SystemExit
         message = f"its message cannot be read: {type(broken).__name__}"
-    return shown_text(f"{name}: {message}" if message else f"exception {name}", redactor)
+    return text_of_code(f"{name}: {message}" if message else f"exception {name}")
 
 
 def repr_of(value: object) -> str:
@@ -274,12 +277,13 @@ def repr_of(value: object) -> str:
         return f"<{type(value).__name__}, whose repr raises {type(broken).__name__}>"
 
 
-def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
+def traceback_of(exception: BaseException) -> str:
     """Return the traceback as text, the last 100,000 characters of it."""
     try:
         text = format_exception(exception)
     except BaseException as broken:
         text = f"the traceback cannot be read: {type(broken).__name__}"
-    # Masked before it is cut, or a part of a value could remain at the end.
-    text = redactor.mask_text(text) if redactor else text
-    return storable_text(without_tokens(text)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)
+    text = without_tokens(text)
+    if len(text) > MAX_TRACEBACK_CHARS:
+        text = CUT + text[len(CUT) - MAX_TRACEBACK_CHARS :]
+    return storable_text(text, MAX_TRACEBACK_CHARS)

@@ -1,8 +1,9 @@
-"""Exceptions that stand, in the log, for failures whose own exception is gone or never was.
+"""Exceptions that stand, in logs and signals, for others, which are gone or never were.
 
 An attempt that timed out, lost its worker or was answered with an error raised nothing. One about
 which code of the project decides later raised an exception, of which its class, its text and its
-traceback are stored: keeping it would keep its frames, and another process may decide.
+traceback are stored: keeping it would keep its frames, and another process may decide. And the
+text of one may quote sensitive values.
 
 Error trackers group what they get by class and place. So a stand-in has the class's name and the
 places of the traceback, or else the place of the job type's handler.
@@ -16,7 +17,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
-from hipq_django.domain.retries import dotted_name
+from hipq_django.domain.class_names import class_names, dotted_name
 from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.tracebacks import Step, steps_of, through
 from hipq_django.exceptions import ErrorAnswer, HipqError, JobTimeout, WorkerLost
@@ -37,6 +38,11 @@ def stand_in(classes: Sequence[str], error: Any, place: TracebackType | None) ->
     name = classes[0] if classes else dotted_name(StoredError)
     kind = _OWN.get(name) or _named(name)
     return kind(_message(kind.__name__, error)).with_traceback(place)
+
+
+def stand_in_for(exception: BaseException, text: str) -> HipqError:
+    """Return an exception with the class's name and the places of another one, and this text."""
+    return stand_in(class_names(type(exception)), text, exception.__traceback__)
 
 
 @lru_cache(maxsize=2_000)

@@ -19,6 +19,7 @@ from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import sized_json, storable_text
 from hipq_django.domain.states import NONE
+from hipq_django.domain.tokens import without_tokens
 from hipq_django.domain.windows import parse_windows
 from hipq_django.exceptions import InvalidJobError, ResultError
 
@@ -267,7 +268,7 @@ def is_storable(text: str) -> bool:
 def checked_reason(reason: object) -> str:
     """Return why somebody does something, as it is stored."""
     if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and is_storable(reason):
-        return str.__str__(reason)
+        return without_tokens(str.__str__(reason))
     raise InvalidJobError(
         f"reason {quoted(reason)}: give text of at most {MAX_REASON_CHARS:,} characters."
     )

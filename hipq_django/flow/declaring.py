@@ -447,4 +447,4 @@ def _as_data(ports: Mapping[str, PortOptions], redactor: Redactor) -> dict[str, 
 def _default_as_data(port: PortOptions, redactor: Redactor) -> dict[str, Any]:
     if port.default is NOTHING:
         return {}
-    return {"default": redactor.mask_field(port.name, port.default)}
+    return {"default": replace(redactor, key=port.name).mask(port.default)}

@@ -93,7 +93,7 @@ def log_entry(entry: Any) -> dict[str, Any]:
     """
     redactor = current_redactor()
     if isinstance(entry, BaseException):
-        said: dict[str, Any] = {"error": error_of(entry, redactor)}
+        said: dict[str, Any] = {"error": error_of(entry)}
     else:
         said = _checked_entry(entry)
     return {**current_context(), **stamp(), **redactor.mask(said)}

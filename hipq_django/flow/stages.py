@@ -39,6 +39,7 @@ from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_B
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
+from hipq_django.models.shown import shown
 
 PAGE_SIZE = 1_000
 """How many ends one run hands on, and how many messages it makes jobs of."""
@@ -219,12 +220,17 @@ def _ended_of(node: Node, most: int) -> tuple[list[Ended], Left]:
         return [], Left(len(noted))
     over = all_over[: _how_many_fit(rows, [pk for pk, _ in all_over[:most]])]
     found = Job.objects.using(node.using).filter(ids_in("pk", [job for _, job in over]))
-    jobs = {pk: end for pk, *end in found.values_list("pk", "outcome", "result", "error")}
+    jobs = {job.pk: _end_of(job) for job in found.select_related("job_type").defer("job_data")}
     ended = [
-        Ended(row, tuple(jobs[row.job_id]) if row.job_id in jobs else None)
+        Ended(row, jobs.get(row.job_id))
         for row in rows.filter(ids_in("pk", [pk for pk, _ in over]))
     ]
     return ended, Left(len(noted) - len(ended), has_ended=len(over) < len(all_over))
+
+
+def _end_of(job: Job) -> tuple[str, Any, Any]:
+    has_failed = job.outcome != Outcome.SUCCEEDED
+    return job.outcome, job.result, shown(job, job.error) if has_failed else job.error
 
 
 def _how_many_fit(rows: QuerySet[StagedJob], ids: Sequence[int]) -> int:

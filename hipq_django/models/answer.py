@@ -10,10 +10,13 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.parts import UNNAMED
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
 from hipq_django.domain.validation import MAX_KEY_CHARS, MAX_TYPE_NAME_CHARS
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 from hipq_django.models.job import Job
+from hipq_django.models.job_type import JobType, redactor_of_all
 
 MAX_MESSAGE_ID_CHARS = 255
 
@@ -104,6 +107,22 @@ class Answer(Row):
 
     def __str__(self) -> str:
         return f"answer {self.pk} for {self.job_type} {self.job_key}"
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks its sensitive values, and those of its job's data."""
+        known = self._redactor_by_name if self.job is None else self.job.redactor
+        return known.knowing(self.payload)
+
+    @property
+    def _redactor_by_name(self) -> Redactor:
+        """Of a type that nobody knows, as if its job was pruned, it may have the fields of any."""
+        types = JobType.objects.using(self.using).filter(instance=self.instance)
+        row = types.filter(name=self.job_type).first()
+        is_known = row is not None or get_declared(self.instance, self.job_type) is not None
+        if is_known or self.kind == self.Kind.MALFORMED:
+            return (row or JobType(instance=self.instance, name=self.job_type)).redactor
+        return redactor_of_all(self.instance, self.using)
 
     @property
     def is_free(self) -> bool:

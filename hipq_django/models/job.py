@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.database.lookups import outcome_in, state_in
 from hipq_django.database.twins import method_twin
 from hipq_django.domain.dependencies import MAX_INPUTS
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import (
     NONE,
     UNSUCCESSFUL,
@@ -466,6 +467,9 @@ class Job(Row):
             ),
         ]
 
+    known: Redactor | None = None
+    """Knows sensitive values that its code was given, besides those of its data."""
+
     def __str__(self) -> str:
         return f"job {self.pk}" if self.job_key == NONE else f"job {self.pk} ({self.job_key})"
 
@@ -485,13 +489,22 @@ class Job(Row):
         """When the attempt was claimed, by its deadline; of no use before the first claim."""
         return started(self.deadline, self.timeout, self.extended_seconds)
 
-    def masked(self, value: Any) -> Any:
-        """Return JSON or text about this job without the values of its sensitive fields."""
-        return self.job_type.redactor.knowing(self.job_data).mask(value)
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of a log line that say which attempt of which job it is about."""
+        return {
+            "job_id": self.pk,
+            "job_type": self.job_type.name,
+            "job_key": self.job_key,
+            "queue": self.queue.name,
+            "attempt": self.attempt,
+        }
 
-    def masked_reason(self, text: str) -> str:
-        """Return what a throttler says of this job, without its sensitive values, however short."""
-        return self.job_type.redactor.knowing_all(self.job_data).mask_text(text)
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive values of its data, and those that its code was given."""
+        known = self.known or self.job_type.redactor
+        return known.knowing(self.job_data) if known.fields else known
 
     @property
     def answers_so_far(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import tzinfo
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -15,7 +15,6 @@ from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.job_options import DEFAULTS
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
-from hipq_django.domain.throttling import RunningJob
 from hipq_django.domain.uniqueness import Unique
 from hipq_django.domain.validation import MAX_TYPE_NAME_CHARS
 from hipq_django.exceptions import ConfigurationError
@@ -150,13 +149,3 @@ def redactor_of_all(instance: str, using: str) -> Redactor:
     rows = JobType.objects.using(using).filter(instance=instance).exclude(sensitive=[])
     stored = {name for names in rows.values_list("sensitive", flat=True) for name in names}
     return Redactor(tuple(sorted({*stored, *redactor_of_declared(instance).fields})))
-
-
-def without_values_of(running: Sequence[RunningJob], text: str, instance: str, using: str) -> str:
-    """Return a text without the sensitive values of running jobs, which a throttler may quote."""
-    names = {job.job_type for job in running}
-    types = JobType.objects.using(using).filter(instance=instance, name__in=names)
-    redactors = {row.name: row.redactor for row in types}
-    for job in running:
-        text = redactors[job.job_type].knowing(job.job_data).mask_text(text)
-    return text

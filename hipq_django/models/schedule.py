@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.schedules import (
     CATCH_UPS,
     MAX_CRON_CHARS,
@@ -132,6 +133,16 @@ class Schedule(Row):
                 name="hipq_schedule_next",
             ),
         ]
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """The field of a log line that says which schedule it is about."""
+        return {"schedule": self.name}
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive values of its data."""
+        return self.job_type.redactor.knowing(self.job_data)
 
     def __str__(self) -> str:
         return self.name

@@ -28,8 +28,8 @@ from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest
 from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
-from hipq_django.models.job_type import without_values_of
 from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
+from hipq_django.models.shown import said_by_throttlers, shown
 from hipq_django.monitoring.commands import command
 from hipq_django.transitions.history import failure_after
 from hipq_django.transitions.reports import why_given_up
@@ -74,7 +74,7 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
     elif job.state == State.ERROR:
         yield from _unserved(job, _serving(job), now)
         text = _("It failed (%(error)s), and no worker has decided yet what follows.")
-        yield Reason("error", text % {"error": job.masked(job.error)})
+        yield Reason("error", text % {"error": shown(job, job.error)})
     else:
         yield from list(_waiting(job, now)) or _late(job, now)
 
@@ -87,7 +87,7 @@ def given_up(job: Job, last: Attempt | None) -> Iterator[Reason]:
     is_said = last.why_not_again != NONE
     why = last.why_not_again if is_said else why_given_up(job.job_type)
     text = _("It was not tried again, because %(why)s; failed attempts: %(count)s.")
-    yield Reason("given_up", text % {"count": failure.count, "why": job.masked(why)})
+    yield Reason("given_up", text % {"count": failure.count, "why": shown(job, why)})
 
 
 def _running(job: Job, now: datetime) -> Iterator[Reason]:
@@ -247,8 +247,8 @@ def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
     if windows and not is_open(windows, now, zone):
         opening = next_opening(windows, now, zone)
         text = _("Its time windows (%(windows)s) are closed until %(time)s.")
-        shown = f"{', '.join(job.time_windows)} {zone}"
-        yield Reason("window", text % {"windows": shown, "time": _in_both(opening, zone)})
+        given = f"{', '.join(job.time_windows)} {zone}"
+        yield Reason("window", text % {"windows": given, "time": _in_both(opening, zone)})
 
 
 def _in_both(moment: datetime, zone: tzinfo) -> str:
@@ -277,11 +277,12 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
             verdict = throttling.ask(throttlers, queue, now, running, candidates)[job.pk]
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
         text = _("The queue is blocked, because %(error)s")
-        shown = in_one_line(error, lambda said: _masked(said, job, running))
-        yield Reason("throttler_error", text % {"error": shown})
+        said = in_one_line(error, lambda said: said_by_throttlers(said, [job], running, queue))
+        yield Reason("throttler_error", text % {"error": said})
         return
     if isinstance(verdict, throttling.Hold | throttling.Reschedule):
-        yield Reason("throttler", _verdict(verdict, _masked(verdict.reason, job, running)))
+        reason = said_by_throttlers(str(verdict.reason), [job], running, queue)
+        yield Reason("throttler", _verdict(verdict, reason))
 
 
 def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> str:
@@ -289,12 +290,6 @@ def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> s
         return _("A throttler holds it: %(reason)s.") % {"reason": reason}
     text = _("A throttler moves it to %(time)s: %(reason)s.")
     return text % {"time": _at(verdict.at), "reason": reason or _("no reason")}
-
-
-def _masked(text: str, job: Job, running: Sequence[throttling.RunningJob]) -> str:
-    """A throttler may quote the job that it was asked about, and those that run."""
-    text = job.masked_reason(str(text))
-    return without_values_of(running, text, job.queue.instance, job.using)
 
 
 def _in_line(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:

@@ -41,7 +41,7 @@ class HeldThreads:
         for claim in self._claims:
             if claim not in before:
                 sentence = f"its attempt is over, but its handler does not return: {said}"
-                events.warning("thread_held", sentence, **claim.fields, worker=self._name)
+                events.warning("thread_held", sentence, row=claim, worker=self._name)
         if not held:
             self._troubles.end(Worker.HELD)
             return 0

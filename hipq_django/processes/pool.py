@@ -266,7 +266,7 @@ class ThreadPool:
             if steady() > claim.start_by or not self._confirm(claim):
                 return TOO_LATE
         except Exception as error:
-            return NOT_ASKED + in_one_line(error, claim.snapshot.redactor.mask_text)
+            return NOT_ASKED + in_one_line(error, claim.redactor.mask_text)
         claim.started_at = steady()
         return TOO_LATE if claim.started_at > claim.start_by else ""
 

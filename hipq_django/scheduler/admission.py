@@ -43,7 +43,7 @@ from hipq_django.engines.values import FIRST, ClaimRequest, Which
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance.reranking import rank_ahead
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.models.job_type import without_values_of
+from hipq_django.models.shown import said_by_throttlers
 from hipq_django.scheduler.context import (
     PAGE_SIZE,
     Admitted,
@@ -392,13 +392,13 @@ class Admission:
         except (ThrottlerError, DatabaseError) as error:
             if is_outage(error):
                 raise
-            self._block(in_one_line(error, lambda said: self._masked(said, asked)))
+            self._block(in_one_line(error, lambda said: self._shown(said, asked)))
             return [job for job in jobs if job.has_pending_answer]
         for job in asked:
             verdict = verdicts[job.id]
             # A time in the past would bring the job back at once: hold it instead.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
-                reason = job.masked_reason(str(verdict.reason))
+                reason = said_by_throttlers(str(verdict.reason), [job], (), self.queue)
                 self.put_off.append((job, verdict.at, reason))
         return [j for j in jobs if j.has_pending_answer or isinstance(verdicts[j.id], Run)]
 
@@ -410,11 +410,9 @@ class Admission:
             candidates = [candidate_of(job) for job in jobs]
             return ask(self.throttlers, self.queue, self.now, running, candidates)
 
-    def _masked(self, problem: str, asked: Sequence[Job]) -> str:
-        """Mask a throttler's error, which may quote data of candidates and running jobs."""
-        for job in (*asked, *self.admitted):
-            problem = job.masked(problem)
-        return without_values_of(self.running, problem, self.queue.instance, self.using)
+    def _shown(self, problem: str, asked: Sequence[Job]) -> str:
+        """Return what may be stored of an error of a throttler, which may quote its jobs."""
+        return said_by_throttlers(problem, (*asked, *self.admitted), self.running, self.queue)
 
     def _tell_throttlers(self, chosen: Sequence[Job]) -> bool:
         """Let throttlers record how many jobs start; return whether they could."""
@@ -431,7 +429,7 @@ class Admission:
             if is_cut_off(error, self.using) or type(error) is KeyboardInterrupt:
                 raise
             what = f"the hook admitted of a throttler raised {error_of(error)}"
-            self._block(self._masked(what, chosen), places_of(error))
+            self._block(self._shown(what, chosen), places_of(error))
             return False
         return True
 
@@ -446,8 +444,7 @@ class Admission:
         free = self._locked([job for job, _, _ in self.put_off])
         for job in self.context.claim(self.queue, free, 0, write):
             moment, reason = times[job.id]
-            fields = events.fields_of(job)
-            events.info("job_rescheduled", reason, **fields, until=moment.isoformat())
+            events.info("job_rescheduled", reason, row=job, until=moment.isoformat())
             self.moved += 1
         self.put_off = []
 

@@ -34,6 +34,7 @@ from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWor
 from hipq_django.job_types.registry import has_sensitive
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
+from hipq_django.models.shown import learn_answers
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.admission import Admission
 from hipq_django.scheduler.context import (
@@ -531,6 +532,7 @@ class BatchScheduler(SchedulerContext):
             failures = transitions.failures_of(jobs, self.using)
             jobs = self._without_suspects(jobs, failures, slots)
             jobs = self._assign(queue, jobs, slots, now)
+            learn_answers(jobs)
             return [
                 Claim(
                     job.id, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.id],

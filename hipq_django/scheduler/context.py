@@ -253,16 +253,15 @@ class SchedulerContext:
             seconds = self._lasting.wait(job.id, now)
             if self._lasting.is_to_be_named(job.id, now):
                 sentence = "another transaction has locked what its start needs; the others go on"
-                fields = events.fields_of(job)
-                events.warning("job_locked", sentence, **fields, seconds=round(seconds))
+                events.warning("job_locked", sentence, row=job, seconds=round(seconds))
 
     def _note_claimed(self, part: Sequence[Job]) -> None:
         for job in part if self._lasting else ():
             if seconds := self._lasting.end(job.id, steady()):
-                events.warning("job_unlocked", **events.fields_of(job), seconds=round(seconds))
+                events.warning("job_unlocked", row=job, seconds=round(seconds))
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
-        reason = job.masked(error_of(error)).partition("\n")[0]
+        reason = job.redactor.mask_text(error_of(error)).partition("\n")[0]
         self._refused.note(queue.id, job.id, not_let_start(job.id, reason), steady())
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
@@ -324,7 +323,7 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
     send_after_commit(job_started, jobs, using)
     if events.is_logged(logging.INFO):
         for job in jobs:
-            events.info("job_started", **events.fields_of(job))
+            events.info("job_started", row=job)
 
 
 def response_claim(job: Job, answer: Answer) -> Claim:

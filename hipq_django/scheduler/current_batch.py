@@ -303,7 +303,7 @@ class CurrentBatch:
             ended = self._stuck.end(claims)
             self.cancelled.end(claims)
         for claim, seconds in ended:
-            events.warning("job_unlocked", **claim.fields, seconds=round(seconds))
+            events.warning("job_unlocked", row=claim, seconds=round(seconds))
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for a later try."""
@@ -316,7 +316,7 @@ class CurrentBatch:
                 "job_locked",
                 "another transaction has locked the row, or a table; the result is kept until that "
                 "transaction ends, and then written",
-                **claim.fields,
+                row=claim,
                 seconds=round(seconds),
             )
 
@@ -336,7 +336,7 @@ class CurrentBatch:
         if is_new:
             sentence = "the result is kept, and tried again later"
             _, shown = refusal(result, error)
-            events.error("result_not_written", sentence, **claim.fields, exception=shown)
+            events.error("result_not_written", sentence, row=claim, exception=shown)
 
     def put_off(self, result: Result, error: Exception, *, anew: bool) -> None:
         """Keep a result for a later try that the server has cancelled alone; ever more seldom."""
@@ -351,7 +351,7 @@ class CurrentBatch:
                 f"{CANCELLED_SECONDS:.0f} s, the attempt fails"
             )
             _, shown = refusal(result, error)
-            events.warning("result_cancelled", sentence, **claim.fields, exception=shown)
+            events.warning("result_cancelled", sentence, row=claim, exception=shown)
 
     def note_short(self, result: Result) -> None:
         """Note that the server is short of what writing a result needs."""

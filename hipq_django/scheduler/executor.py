@@ -18,9 +18,9 @@ from asgiref.sync import async_to_sync
 
 from hipq_django import events, extensions
 from hipq_django.conf.instances import get_instance
+from hipq_django.domain.class_names import class_names
 from hipq_django.domain.job_options import CHANGED, checks
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import (
     WAIT,
     Decision,
@@ -31,7 +31,6 @@ from hipq_django.domain.retries import (
     RetryAt,
     RetryIn,
     Snooze,
-    class_names,
     decide,
     decide_interrupted,
     sole,
@@ -39,7 +38,7 @@ from hipq_django.domain.retries import (
 )
 from hipq_django.domain.serialization import (
     error_of,
-    shown_text,
+    text_of_code,
     to_json,
     traceback_of,
 )
@@ -67,7 +66,6 @@ from hipq_django.transitions.values import (
     Succeeded,
     Waits,
     WaitsFor,
-    shown,
 )
 
 CHANGEABLE = checks(CHANGED)
@@ -121,9 +119,7 @@ def _execute(claim: Claim) -> Result:
 def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result:
     """Return the end of a claim whose code raised."""
     if claim.job.has_finished:
-        redactor = _redactor(claim)
-        seen = shown(error, error_of(error, redactor), redactor)
-        events.error("raised_after_finishing", "job has ended", **claim.fields, exception=seen)
+        events.error("raised_after_finishing", "job has ended", row=claim, exception=error)
         _drop_locals(error)
         return Ended(claim)
     if isinstance(error, Snooze) and claim.phase is not Phase.DECISION:
@@ -140,15 +136,14 @@ def undone(claim: Claim, error: BaseException) -> Result:
 
 def _undecided(claim: Claim, error: BaseException) -> Decided:
     """Return the end of a job about which the code that should decide has raised."""
-    job_type, redactor = claim.snapshot.job_type, claim.snapshot.redactor
+    job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     whose = "policy" if declared is None or declared.retry_handler is None else "retry handler"
     try:
         _leave_out_own_steps(error)
-        text, steps = error_of(error, redactor), traceback_of(error, redactor)
+        why, steps = f"its {whose} raised {error_of(error)}", traceback_of(error)
         _drop_locals(error)
-        seen, why = shown(error, text, redactor), f"its {whose} raised {text}"
-        return Decided(claim, GiveUp(), exception=seen, traceback=steps, why=why)
+        return Decided(claim, GiveUp(), exception=error, traceback=steps, why=why)
     except BaseException:  # as in `_failed`
         return Decided(claim, GiveUp(), why=f"its {whose} raised {UNSHOWABLE}")
 
@@ -199,7 +194,7 @@ def _await(value: Any) -> Any:
 def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
     if claim.job.has_finished:
         if value is not None:
-            events.warning("result_ignored", "finishing has given one already", **claim.fields)
+            events.warning("result_ignored", "finishing has given one already", row=claim)
         return Ended(claim)
     if value is None:  # as most handlers
         return Succeeded(claim, None, NULL_BYTES)
@@ -261,7 +256,7 @@ def _snoozed(claim: Claim, snooze: Snooze) -> Result:
     """Return how long the job is put back; a subclass may lack `seconds`."""
     try:
         seconds = checked_seconds("Snooze", snooze.seconds)
-        return Snoozed(claim, seconds, shown_text(str(snooze), _redactor(claim)), run=True)
+        return Snoozed(claim, seconds, text_of_code(str(snooze)), run=True)
     except BaseException as error:
         return _failed(claim, error)
 
@@ -271,17 +266,11 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
     try:
         classes = class_names(type(error))
         _leave_out_own_steps(error)
-        redactor = _redactor(claim)
-        text, steps = error_of(error, redactor), traceback_of(error, redactor)
+        text, steps = error_of(error), traceback_of(error)
         _drop_locals(error)
-        return Failed(claim, text, steps, classes, shown(error, text, redactor))
+        return Failed(claim, text, steps, classes, error)
     except BaseException:  # whatever it is, the claim gets a result, and the thread goes on
         return Failed(claim, UNSHOWABLE, NONE, classes)
-
-
-def _redactor(claim: Claim) -> Redactor:
-    """Return what masks the sensitive values that the code of a claim has had."""
-    return claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
 
 
 def _drop_locals(error: BaseException) -> None:
@@ -320,7 +309,7 @@ def _decide(claim: Claim, declared: Declaration) -> Decided:
         try:
             return _ask_retry_handler(claim, declared, declared.retry_handler)
         except StoredArgumentsError as error:  # it cannot be called: the policy decides
-            why = f"its retry handler raised {error_of(error, _redactor(claim))}"
+            why = f"its retry handler raised {error_of(error)}"
     failure = claim.failure
     decision = decide(declared.policy, failure) if failure else GiveUp()
     if claim.job.has_pending_answer and failure and isinstance(decision, GiveUp):

@@ -225,7 +225,7 @@ def _try_row_by_row(
     again = _persist_together(lease, [result], worker, transitions.persist_row_by_row)
     if again is None:
         sentence = "but it was written row by row"
-        events.error("batch_write_failed", sentence, **result.claim.fields, exception=error)
+        events.error("batch_write_failed", sentence, row=result.claim, exception=error)
     return again
 
 

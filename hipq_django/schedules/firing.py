@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -38,6 +39,7 @@ from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
+from hipq_django.models.shown import shown
 from hipq_django.schedules.changing import run_of
 
 PAGE_SIZE = 200
@@ -183,11 +185,8 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
 
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
-    redactor = row.job_type.redactor.knowing(row.job_data)
-    problem = in_one_line(error, redactor.mask_text)
-    events.error(
-        "schedule_not_fired", "tried again in half a minute", schedule=row.name, error=problem
-    )
+    problem = in_one_line(error, partial(shown, row))
+    events.error("schedule_not_fired", "tried again in half a minute", row=row, error=problem)
     rows = Schedule.objects.using(using).filter(pk=row.pk)
     rows.update(problem=problem, update_time=now)
 
@@ -357,7 +356,7 @@ class Made:
         for new in self.new:
             new.run.job_id = new.job.pk
             due_time = str(new.job.due_time)
-            events.info("schedule_fired", **events.fields_of(new.job), due_time=due_time)
+            events.info("schedule_fired", row=new.job, due_time=due_time)
 
 
 def _is_of_another_release(job_type: JobType) -> bool:

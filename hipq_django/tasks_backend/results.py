@@ -15,6 +15,7 @@ from django.utils.functional import cached_property
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.exceptions import JobCancelled
 from hipq_django.models import Attempt, Job, Worker
+from hipq_django.models.shown import shown
 from hipq_django.tasks_backend.hipq_task import HipqTask
 from hipq_django.tasks_backend.names import (
     InvalidTask,
@@ -130,14 +131,18 @@ def _errors(job: Job, attempts: Sequence[Attempt]) -> list[TaskError]:
     errors = [
         TaskError(
             exception_class_path=(attempt.exception_classes or [path_of(RuntimeError)])[0],
-            traceback=str(attempt.error) if attempt.traceback == NONE else attempt.traceback,
+            traceback=str(shown(job, _said(attempt))),
         )
         for attempt in attempts
     ]
     if job.outcome == Outcome.CANCELLED:
-        reason = "" if job.error == NONE else str(job.error)
+        reason = "" if job.error == NONE else str(shown(job, job.error))
         errors.append(TaskError(exception_class_path=path_of(JobCancelled), traceback=reason))
     return errors
+
+
+def _said(attempt: Attempt) -> Any:
+    return attempt.error if attempt.traceback == NONE else attempt.traceback
 
 
 def _worker_ids(job: Job, attempts: Sequence[Attempt]) -> list[str]:

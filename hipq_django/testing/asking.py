@@ -16,6 +16,7 @@ from hipq_django.exceptions import InvalidJobError, nearest_name
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
+from hipq_django.models.shown import shown
 from hipq_django.testing.partners import Asked, check_known, named
 from hipq_django.testing.running import call_what_waits_for_commit, told
 
@@ -178,10 +179,10 @@ def _explained(found: Sequence[Job], job_type: str, instance: str) -> str:
     """
     of_type = _of_type(job_type, instance).order_by("pk")
     ended = of_type.filter(state=State.FINAL)
-    shown = found or [*of_type.live()[:MOST_EXPLAINED], *ended[:MOST_EXPLAINED]]
-    if not shown:
+    listed = found or [*of_type.live()[:MOST_EXPLAINED], *ended[:MOST_EXPLAINED]]
+    if not listed:
         return f"there is no job of type {job_type!r}."
-    lines = [f"{job} {job.masked(job.job_data)}: {told(job)}" for job in shown[:MOST_EXPLAINED]]
+    lines = [f"{job} {shown(job, job.job_data)}: {told(job)}" for job in listed[:MOST_EXPLAINED]]
     return "\n  ".join(["jobs of this type:", *lines])
 
 
@@ -190,9 +191,9 @@ def _wanted(job_type: str, values: dict[str, Any]) -> str:
 
 
 def _shown(jobs: Any) -> str:
-    return "; ".join(f"{job} {job.masked(job.job_data)}" for job in jobs) or "none"
+    return "; ".join(f"{job} {shown(job, job.job_data)}" for job in jobs) or "none"
 
 
 def _traces(job: Job) -> str:
     last = job.attempts.order_by("attempt").last()
-    return f"\n{job.masked(last.traceback)}" if last and last.traceback != "NONE" else ""
+    return f"\n{shown(job, last.traceback)}" if last and last.traceback != "NONE" else ""

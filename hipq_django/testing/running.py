@@ -26,6 +26,7 @@ from hipq_django.exceptions import HipqError, InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues, find_declared
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, JobType, Queue, Worker, catalog
+from hipq_django.models.shown import shown
 from hipq_django.monitoring.reasons import explain
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
@@ -95,7 +96,7 @@ class InlineRunner:
         """Take a result. No frame below a handler may know it, or its exception lives on."""
         raised = result.exception if isinstance(result, Failed | Decided) else None
         if self._raise_errors and raised is not None:
-            self.raised.append(raised)
+            self.raised.append(result.claim.redactor.mask_error(raised))
         self.batch.deliver(result)
 
     def executing(self) -> list[Claim]:
@@ -385,7 +386,7 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
 def told(job: Job) -> str:
     """Return what an operator would be told of a job; the test itself is the worker."""
     reasons = "; ".join(reason.text for reason in explain(job) if reason.code != "no_worker")
-    error = "" if job.error == NONE else f"Its error: {job.masked(job.error)}"
+    error = "" if job.error == NONE else f"Its error: {shown(job, job.error)}"
     state = f"it is {job.state}, {job.outcome}.".replace(f", {NONE}", "")
     return " ".join(filter(None, [state, reasons, error]))
 

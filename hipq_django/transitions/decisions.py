@@ -45,7 +45,7 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
         try:
             decided.append(Decided(claim, alike.decision(declared.policy, claim.failure)))
         except Exception as error:  # classes in `only` may not be comparable; logged later
-            events.debug("policy_raised", **claim.fields, exception=error)
+            events.debug("policy_raised", row=claim, exception=error)
     return decided
 
 

@@ -14,12 +14,14 @@ from django.db.models import F
 from django.dispatch import Signal
 
 from hipq_django import events
-from hipq_django.domain.retries import MAX_LOSSES, class_names
+from hipq_django.domain.class_names import class_names
+from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.serialization import json_without_tokens
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.engines.values import SUCCEEDED, SkippedRowError
 from hipq_django.extensions import hearers_of_ends, note_ended, note_given_up
 from hipq_django.models import Answer, Attempt, Job
+from hipq_django.models.shown import learn_answers
 from hipq_django.signals import job_failed, job_finished, send_after_commit, tell_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
@@ -116,18 +118,22 @@ def fail(
 ) -> None:
     """Move locked running jobs to error; their retry handlers decide in the next batch.
 
-    An error answer may quote sensitive fields, and the callback URL: it is masked here, but not in
-    the inbox.
+    An error answer may quote the callback URL: its token is not stored here.
     """
     if kind == Attempt.Kind.ANSWERED:
-        errors = {job.pk: json_without_tokens(job.masked(errors[job.pk])) for job in jobs}
+        errors = {job.pk: json_without_tokens(errors[job.pk]) for job in jobs}
     rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
     update_each(using, rows, state=State.ERROR, update_time=now, **UNOWNED)
     record_attempts([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)
     for job in jobs:
         set_values(job, failed_values(errors[job.pk]))
-        fields = {**events.fields_of(job), "kind": kind.value, "error": errors[job.pk]}
-        events.info("attempt_undecided", "its policy or retry handler decides", **fields)
+        events.info(
+            "attempt_undecided",
+            "its policy or retry handler decides",
+            row=job,
+            kind=kind.value,
+            error=errors[job.pk],
+        )
     send_after_commit(job_failed, jobs, using)
 
 
@@ -157,6 +163,7 @@ def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
     last.update(why_not_again=f"its retry handler lost {MAX_LOSSES} workers")
     attempts = {row.job_id: row for row in last}
     ended = [job for job in jobs if job.pk in attempts]
+    learn_answers(ended)
     for job in ended:
         timed_out = attempts[job.pk].kind == Attempt.Kind.TIMED_OUT
         outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import Error
 from django.utils import translation
 from django.utils.translation import gettext as _
 
 from hipq_django import events
-from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, class_names
+from hipq_django.domain.class_names import class_names
+from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn
 from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
 from hipq_django.domain.tracebacks import format_exception
@@ -34,6 +35,13 @@ from hipq_django.transitions.values import (
     Succeeded,
     WaitsFor,
 )
+
+
+class Raised(NamedTuple):
+    """The cause of an event, and its traceback as text if that is known already."""
+
+    exception: BaseException | None = None
+    traceback: str = ""
 
 
 def log_results(persisted: Persisted) -> None:
@@ -58,44 +66,41 @@ def _log_failure(result: Failed, decided: Decided | None) -> None:
     if decided is not None:
         _log_decided(decided, result.error, _raised_now(result))
     elif events.is_logged(logging.INFO):
-        fields = result.claim.fields
-        fields["error"] = result.error
         what = "code of the project decides what follows"
-        events.log_fields(logging.INFO, "attempt_undecided", what, fields, events.Raised())
+        events.info("attempt_undecided", what, row=result.claim, error=result.error)
 
 
-def _raised_now(result: Failed) -> events.Raised:
+def _raised_now(result: Failed) -> Raised:
     if result.exception is not None:
-        return events.Raised(result.exception, result.traceback)
+        return Raised(result.exception, result.traceback)
     return raised_before(result.claim.snapshot.job_type, result.classes, result.error, NONE)
 
 
-def _recorded(result: Decided, traceback: str) -> tuple[Any, events.Raised]:
+def _recorded(result: Decided, traceback: str) -> tuple[Any, Raised]:
     """Return the error of a failure that was recorded before it was decided about, and its cause.
 
     The latter is what the retry handler raised, if it did.
     """
     error = result.claim.job.error
     if result.exception is not None:
-        return error, events.Raised(result.exception, result.traceback)
+        return error, Raised(result.exception, result.traceback)
     job_type, failure = result.claim.snapshot.job_type, result.claim.failure
     classes = failure.classes if failure else ()
     return error, raised_before(job_type, classes, error, traceback)
 
 
-def _log_decided(decided: Decided, error: Any, raised: events.Raised) -> None:
+def _log_decided(decided: Decided, error: Any, raised: Raised) -> None:
     """Log what follows a failure: the end of its job, or another attempt."""
     decision = decided.decision
     level = logging.ERROR if isinstance(decision, GiveUp) else logging.WARNING
     if not events.is_logged(level):
         return
-    fields = decided.claim.fields
-    fields["error"] = error
+    about = {"row": decided.claim, "error": error, **raised._asdict()}
     if isinstance(decision, GiveUp):
-        fields["outcome"] = failed_as(decided.claim).value
-        events.log_fields(level, "job_failed", _end(decided), fields, raised)
+        outcome = failed_as(decided.claim).value
+        events.error("job_failed", _end(decided), **about, outcome=outcome)
     else:
-        events.log_fields(level, "attempt_failed", _when(decision), fields, raised)
+        events.warning("attempt_failed", _when(decision), **about)
 
 
 def _end(decided: Decided) -> str:
@@ -124,17 +129,17 @@ def _when(decision: RetryIn | RetryAt) -> str:
 
 
 def _log_progress(result: Result) -> None:
-    fields = result.claim.fields
+    claim = result.claim
     if isinstance(result, Succeeded | Ended):
-        events.info("job_succeeded", **fields)
+        events.info("job_succeeded", row=claim)
     elif isinstance(result, Snoozed):
-        events.info("job_snoozed", result.reason, **fields, seconds=result.seconds)
+        events.info("job_snoozed", result.reason, row=claim, seconds=result.seconds)
     elif isinstance(result, Released):
-        events.info("job_released", result.reason, **fields)
+        events.info("job_released", result.reason, row=claim)
     elif isinstance(result, WaitsFor):
-        events.info("job_waits", **fields, expects=result.expects)
+        events.info("job_waits", row=claim, expects=result.expects)
     else:
-        events.info("job_waits", **fields)
+        events.info("job_waits", row=claim)
 
 
 def log_lost_decision(job: Job, attempt: Attempt) -> None:
@@ -146,19 +151,17 @@ def log_lost_decision(job: Job, attempt: Attempt) -> None:
     lost = raised_before(job.job_type, class_names(WorkerLost), why, NONE).exception
     if lost is not None:
         lost.__cause__ = at_first.exception
-    fields = {**events.fields_of(job), "error": job.error, "outcome": job.outcome}
-    events.error("job_failed", f"final: {why}", exception=lost, **fields)
+    about = {"row": job, "error": job.error, "outcome": job.outcome}
+    events.error("job_failed", f"final: {why}", exception=lost, **about)
 
 
-def raised_before(
-    job_type: JobType, classes: Sequence[str], error: Any, traceback: str
-) -> events.Raised:
+def raised_before(job_type: JobType, classes: Sequence[str], error: Any, traceback: str) -> Raised:
     """Return what stands for the exception of a recorded failure."""
     declared = get_declared(job_type.instance, job_type.name)
     place = place_of(traceback, job_type.name, declared.handler if declared else None)
     exception = stand_in(classes, error, place)
     known = traceback if traceback != NONE else format_exception(exception)
-    return events.Raised(exception, known)
+    return Raised(exception, known)
 
 
 def _tracebacks(results: Sequence[Decided]) -> Mapping[int, str]:

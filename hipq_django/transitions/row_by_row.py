@@ -121,7 +121,7 @@ def _note_dropped(results: Sequence[Result]) -> None:
             if result.claim.is_in_doubt
             else "another process was first"
         )
-        events.info("result_dropped", sentence, **result.claim.fields, exception=raised)
+        events.info("result_dropped", sentence, row=result.claim, exception=raised)
 
 
 def _check_written(results: Sequence[Result], worker: Worker) -> None:

@@ -9,14 +9,15 @@ from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
 from hipq_django.database.clock import steady
+from hipq_django.domain.class_names import class_names
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.retries import Decision, Failure, GiveUp, class_names
+from hipq_django.domain.retries import Decision, Failure, GiveUp
 from hipq_django.domain.serialization import error_of
+from hipq_django.domain.stand_ins import stand_in_for
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
 from hipq_django.engines.rows import raw_values
-from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, JobType, Queue
 
 RESERVATION_SECONDS = 0.1
@@ -34,8 +35,6 @@ class JobSnapshot(NamedTuple):
     deadline: datetime
     timeout: float
     extended_seconds: float
-    redactor: Redactor
-    """Knows the secrets that the code is given, which it may take out of its data or response."""
     worker_id: int | None
     """Its owner when it was claimed, perhaps an earlier row of this process."""
 
@@ -48,11 +47,13 @@ class JobSnapshot(NamedTuple):
 def snapshot(job: Job, response: Any = None) -> JobSnapshot:
     """Return the values of a claimed job for later writes; its queue and type were read already.
 
-    `response` is what its response handler gets.
+    `response` is what its response handler gets. The code may take sensitive values out of what it
+    is given, so the job learns them now.
     """
     values, related = raw_values(job)
     job_type = related["job_type"]
-    redactor = job_type.redactor
+    if job_type.redactor.fields:
+        job.known = (job.known or job_type.redactor).knowing(values["job_data"], response)
     return JobSnapshot(
         related["queue"],
         job_type,
@@ -62,7 +63,6 @@ def snapshot(job: Job, response: Any = None) -> JobSnapshot:
         values["deadline"],
         values["timeout"],
         values["extended_seconds"],
-        redactor.knowing(values["job_data"], response) if redactor.fields else redactor,
         values["worker_id"],
     )
 
@@ -99,7 +99,7 @@ class Claim:
     """Whether its result may be written: a try to do so was cut short."""
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def log_fields(self) -> dict[str, Any]:
         """The fields of a log line that identify job and attempt."""
         job = self.snapshot
         return {
@@ -109,6 +109,11 @@ class Claim:
             "queue": job.queue.name,
             "attempt": self.attempt,
         }
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive values that its code was given."""
+        return self.job.redactor
 
     def start_time(self, now: datetime) -> datetime:
         """Return when its handler began, by the clock whose time is `now`."""
@@ -162,7 +167,7 @@ class WaitsFor(_Small):
     expects: Expects
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Snoozed(_Small):
     """The job goes back for some seconds; this does not count as a failure.
 
@@ -187,8 +192,7 @@ class Released(_Small):
 class Failed:
     """The handler, or the response handler, failed; `classes` are those of the exception.
 
-    `exception` is what was raised, for logs and signals, without the values of sensitive fields and
-    without the local variables of its frames.
+    `exception` is what was raised, for logs and signals, without the local variables of its frames.
     """
 
     claim: Claim
@@ -274,19 +278,14 @@ def refused(result: Result, error: Exception) -> Result:
 
 
 def refusal(result: Result, error: BaseException) -> tuple[str, BaseException]:
-    """Return what may be said of why a result is not written, and what logs may have of it."""
+    """Return what is stored of why a result is not written, and what logs may have of it.
+
+    It is masked at once: it may quote the result, which is stored nowhere.
+    """
     value = result.value if isinstance(result, Succeeded) else None
-    redactor = result.claim.snapshot.redactor.knowing(value)
-    text = error_of(error, redactor)
-    if redactor.fields:
-        text = text.partition("\n")[0]  # the rest may quote the row, with a part of a value
-    return text, shown(error, text, redactor)
-
-
-class MaskedError(HipqError):
-    """Stands in logs and signals for an exception whose text may quote sensitive fields."""
-
-
-def shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:
-    """Return what logs and signals may have of an exception."""
-    return MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
+    redactor = result.claim.redactor.knowing(value)
+    text = redactor.mask_text(error_of(error))
+    if not redactor.fields:
+        return text, error
+    text = text.partition("\n")[0]  # the rest may quote the row, with a part of a value
+    return text, stand_in_for(error, text)

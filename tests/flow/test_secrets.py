@@ -13,7 +13,7 @@ from django.urls import reverse
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.domain.redaction import MASK
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry
 from hipq_django.models import Attempt, Job

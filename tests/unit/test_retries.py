@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 import hipq_django as hipq
+from hipq_django.domain.class_names import class_names
 from hipq_django.domain.retries import (
     Counts,
     Decision,
     Failure,
     RetryPolicy,
-    class_names,
     decide,
     decide_interrupted,
     failure_of,

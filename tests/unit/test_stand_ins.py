@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from hipq_django.domain.retries import class_names
+from hipq_django.domain.class_names import class_names
 from hipq_django.domain.serialization import error_of, traceback_of
 from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.exceptions import ErrorAnswer, JobTimeout

@@ -27,7 +27,7 @@ from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Node
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 
 REPLACES = gettext_lazy(
     "Open the page in another window to see the graph as it is now. To replace that by what stands "
@@ -68,9 +68,8 @@ class GraphPages(NodeActions):
         if node is None or node.job_type.name != GRAPH:
             return self.gone(request, object_id)
         stored = spec_of(node)
-        redactor = redactor_of_all(node.instance, self.database)
-        shown = {"spec": whole(redactor.mask(stored)), "seen": fingerprint(stored)}
-        form = SpecForm(request.POST if request.method == "POST" else None, initial=shown)
+        first = {"spec": whole(shown(node, stored)), "seen": fingerprint(stored)}
+        form = SpecForm(request.POST if request.method == "POST" else None, initial=first)
         spec = stored
         problems: list[Problem] = []
         if form.is_bound:

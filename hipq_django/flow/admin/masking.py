@@ -10,15 +10,9 @@ from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import NOTHING, format_number
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large
-from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import NONE
 
 MAX_PREVIEW_CHARS = 2_048
-
-
-def masked(value: Any, redactor: Redactor, port: str = "") -> Any:
-    """Return a JSON value that may be shown; what lies on a port may be sensitive by its name."""
-    return redactor.mask_field(port, value) if port else redactor.mask(value)
 
 
 def preview(value: Any, size: int) -> str:

@@ -22,7 +22,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.status import RUNNING
 from hipq_django.models import Job
 from hipq_django.models.base import title
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 
 GONE = gettext_lazy("The message is gone: it was read, moved or dropped meanwhile.")
 
@@ -173,7 +173,6 @@ class MessagePages(PartPages):
     def show(self, request: HttpRequest, row: Message) -> HttpResponse:
         """Return the page of a message, which may be edited there."""
         reader, form = node_that_reads(row), MessageForm(rows=[row])
-        redactor = redactor_of_all(row.port.node.instance, self.database)
         may_drop = self.may_do(request, "drop")
         context = {
             "title": self.label(row),
@@ -181,7 +180,7 @@ class MessagePages(PartPages):
             "facts": [
                 (_("written"), when(row.create_time, self.now)),
                 (_("from"), self.nodes.origin(row.context)),
-                (_("context"), block(redactor.mask(row.context))),
+                (_("context"), block(shown(row.port.node, row.context))),
             ],
             "shown": text_of(row.port, row.data),
             "form": form if self.may_do(request, "edit") else None,

@@ -32,7 +32,6 @@ from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusF
 from hipq_django.flow.admin.graph_pages import GraphPages
 from hipq_django.flow.admin.masking import (
     first_line,
-    masked,
     preview,
 )
 from hipq_django.flow.admin.message_pages import MessagePages
@@ -48,7 +47,7 @@ from hipq_django.flow.logs import masked_entry
 from hipq_django.flow.models import Alias, LogEntry, Message, Node, NodePort
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
 
 MAX_ROWS, MAX_PORTS = 20, 100
@@ -167,9 +166,8 @@ class NodeAdmin(GraphPages):
         node = context["original"]
         row = shown_rows(Node.objects.using(self.database).filter(pk=node.pk)).get()
         name_rows([row], self.database)
-        redactor = redactor_of_all(node.instance, self.database)
-        knowing = self._knowing(node, redactor)
-        children, ports = self._children(row), self._ports(node, redactor)
+        knowing = self._knowing(node)
+        children, ports = self._children(row), self._ports(node)
         context.update(
             self._of_graph(request, node),
             panel=self._panel(row, node, run_of(row), knowing),
@@ -213,19 +211,19 @@ class NodeAdmin(GraphPages):
             "whole_error": block(error) if failed and line not in (NOTHING, error) else "",
         }
 
-    def _knowing(self, node: Node, redactor: Redactor) -> Redactor | None:
+    def _knowing(self, node: Node) -> Redactor | None:
         """Return what also masks, in texts, the values that a run of a node may have quoted.
 
         None if it may have read more than is looked through here: then no text can be shown.
         """
-        if not redactor.fields:
-            return redactor
+        if not node.redactor.fields:
+            return node.redactor
         rows = Message.objects.using(self.database).filter(port__node=node.pk)
         rows = rows.select_related("port")
         found = list(with_preview(rows.order_by("pk"), "data")[: MAX_KNOWN + 1])
         if len(found) > MAX_KNOWN or any(row.size > MAX_READ_CHARS for row in found):
             return None
-        return redactor.knowing(
+        return node.redactor.knowing(
             node.state_values, node.args, *({m.port.name: m.shown} for m in found)
         )
 
@@ -248,9 +246,11 @@ class NodeAdmin(GraphPages):
 
     # Its ports
 
-    def _ports(self, node: Node, redactor: Redactor) -> list[dict[str, Any]]:
+    def _ports(self, node: Node) -> list[dict[str, Any]]:
         """Return what the page shows of the ports, by a number of queries that does not grow."""
         ports = self._port_rows(node)
+        for port in ports:
+            port.node = node
         firsts = self._messages([port.first for port in ports if port.first])
         newest = self._messages([port.newest for port in ports if port.newest])
         links, channels = self.links_of(ports), self.channels_of(ports)
@@ -260,10 +260,8 @@ class NodeAdmin(GraphPages):
                 "direction": port.get_direction_display(),
                 "url": self.url(Node, "port", node.pk, port.pk),
                 "unread": format_count(port.unread, format_number),
-                "first": _shown(firsts.get(port.pk), redactor, port.name),
-                "default": _shown(
-                    newest.get(port.pk, port if port.has_default else None), redactor, port.name
-                ),
+                "first": _preview(port, firsts.get(port.pk)),
+                "default": _preview(port, newest.get(port.pk, port if port.has_default else None)),
                 "links": links.get(port.pk, ""),
                 "channels": channels.get(port.pk, ""),
                 "type": port.type,
@@ -360,18 +358,15 @@ class NodeAdmin(GraphPages):
         moments = sorted(m for m in (node.run_time, node.alarm) if m is not None)
         return when(moments[0], self.now) if moments else NOTHING
 
-    arguments = column(_("arguments"), lambda self, node: self._masked(node, node.args))
+    arguments = column(_("arguments"), lambda self, node: block(shown(node, node.args)))
 
     @admin.display(description=_("state"))
     def state(self, node: Node) -> str:
         """The values that the node keeps, without what flows keep there themselves."""
         own = {k: v for k, v in node.state_values.items() if not k.startswith("flow.")}
-        return self._masked(node, own)
-
-    def _masked(self, node: Node, value: Any) -> str:
-        return block(redactor_of_all(node.instance, self.database).mask(value))
+        return block(shown(node, own))
 
 
-def _shown(row: Any, redactor: Redactor, port: str) -> str:
+def _preview(port: NodePort, row: Any) -> str:
     """Return the preview of a row of `with_preview` that lies on a port; '' for None."""
-    return "" if row is None else preview(masked(row.shown, redactor, port), row.size)
+    return "" if row is None else preview(shown(port, row.shown), row.size)

@@ -20,29 +20,28 @@ from hipq_django.admin.row_actions import RowActions, Verb, VerbForm
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import fingerprint, refuse
-from hipq_django.flow.admin.masking import masked, preview, whole
+from hipq_django.flow.admin.masking import preview, whole
 from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.exceptions import NodeDeletedError, UnknownPortError
 from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING as NO_VALUE
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 
 
 def text_of(port: NodePort, value: Any) -> str:
     """Return what may be shown of a value on a port, to read or to edit; '' for none."""
     if value is NO_VALUE:
         return ""
-    return whole(masked(value, redactor_of_all(port.node.instance, port.using), port.name))
+    return whole(shown(port, value))
 
 
 def preview_of(port: NodePort, value: Any) -> str:
     """Return the beginning of what may be shown of a value on a port."""
     if value is NO_VALUE:
         return NOTHING
-    redactor = redactor_of_all(port.node.instance, port.using)
-    return preview(masked(value, redactor, port.name), len(whole(value)))
+    return preview(shown(port, value), len(whole(value)))
 
 
 class SeenForm(VerbForm):
@@ -66,8 +65,8 @@ class SeenForm(VerbForm):
     def refuse(self, error: HipqError) -> None:
         """Say why it was not done; where the value is another by now, say that, too."""
         text = _("It is %(now)s now. To replace that by what stands here, send the form again.")
-        shown = text_of(self.port, self.now) or NOTHING
-        more = text % {"now": Truncator(shown).chars(MAX_QUOTED_CHARS)}
+        now = text_of(self.port, self.now) or NOTHING
+        more = text % {"now": Truncator(now).chars(MAX_QUOTED_CHARS)}
         refuse(self, self.field, error, fingerprint(self.now), more)
 
 

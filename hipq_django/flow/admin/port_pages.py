@@ -15,9 +15,8 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from hipq_django.admin.display import NOTHING, format_number, when
 from hipq_django.admin.previews import with_preview
 from hipq_django.admin.row_actions import Verb, VerbForm
-from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.admin.forms import JsonValueField, fingerprint
-from hipq_django.flow.admin.masking import masked, preview
+from hipq_django.flow.admin.masking import preview
 from hipq_django.flow.admin.message_pages import reader_of
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.parts import PartPages, SeenForm, port_name, preview_of
@@ -29,7 +28,7 @@ from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, for_change
 from hipq_django.flow.statements import reached
 from hipq_django.flow.values import NOTHING as NO_VALUE
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 
 MAX_MESSAGES, MAX_PORTS = 50, 20
@@ -266,7 +265,6 @@ class PortPages(PartPages):
 
     def show(self, request: HttpRequest, row: NodePort) -> HttpResponse:
         """Return the page of a port: its messages, and a form for each change."""
-        redactor = redactor_of_all(row.node.instance, self.database)
         count = capped_count(_unread(row))
         may_see = self.may(request, "view_message")
         found = with_preview(_unread(row).order_by("pk"), "data").defer("data")[:MAX_MESSAGES]
@@ -274,7 +272,7 @@ class PortPages(PartPages):
             "title": self.label(row),
             "original": row,
             "facts": self._facts(row, count),
-            "rows": [self._message_row(row, m, redactor, may_see) for m in found],
+            "rows": [self._message_row(row, m, may_see) for m in found],
             "count": format_count(count, format_number),
             "is_cut": count > MAX_MESSAGES,
             "max_rows": MAX_MESSAGES,
@@ -311,16 +309,14 @@ class PortPages(PartPages):
             (_("channels"), self.nodes.channels_of([row]).get(row.pk, NOTHING)),
         ]  # fmt: skip
 
-    def _message_row(
-        self, row: NodePort, message: Any, redactor: Redactor, may_see: bool
-    ) -> dict[str, Any]:
+    def _message_row(self, row: NodePort, message: Any, may_see: bool) -> dict[str, Any]:
         url = self.url(Node, "message", row.node_id, message.pk) if may_see else ""
         return {
             "id": message.pk,
             "url": url,
             "written": when(message.create_time, self.now),
             "from": self.nodes.origin(message.context),
-            "data": preview(masked(message.shown, redactor, row.name), message.size),
+            "data": preview(shown(row, message.shown), message.size),
         }
 
 

@@ -31,15 +31,15 @@ from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 
 
 def _start(row: Graph, **how: Any) -> Node:
     try:
         return start_graph(row, **how)
     except HipqError as error:  # it may quote a value of the spec
-        redactor = redactor_of_all(row.instance, row.using).knowing(row.spec)
-        raise FlowError(redactor.mask_text(str(error))) from error
+        said = row.redactor.knowing(row.spec).mask_text(str(error))
+        raise FlowError(said) from error
 
 
 START = Verb(
@@ -135,8 +135,8 @@ class GraphAdmin(RowActions):
         sent = request.POST if request.method == "POST" else None
         if row is None:
             return NewGraphForm(sent)
-        shown = whole(redactor_of_all(row.instance, self.database).mask(row.spec))
-        return SpecForm(sent, initial={"spec": shown, "seen": str(row.version)})
+        spec = whole(shown(row, row.spec))
+        return SpecForm(sent, initial={"spec": spec, "seen": str(row.version)})
 
     @property
     def _instance(self) -> str:

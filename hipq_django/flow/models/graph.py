@@ -8,7 +8,9 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.domain.redaction import Redactor
 from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.job_type import redactor_of_all
 
 
 class Graph(Row):
@@ -36,6 +38,11 @@ class Graph(Row):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_flow_graph_unique"),
         ]
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive fields of all job types of its instance."""
+        return redactor_of_all(self.instance, self.using)
 
     def __str__(self) -> str:
         return self.name

@@ -11,16 +11,19 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import method_twin, property_twin
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.validation import is_storable
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.models import verbs
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
 from hipq_django.models.base import JsonField, Row, RowKey, RowManager, no_error
+from hipq_django.models.job_type import redactor_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -250,6 +253,11 @@ class Node(NodeRow):
 
     class Meta(NodeRow.Meta):
         pass
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive fields of all job types: messages go from tree to tree."""
+        return redactor_of_all(self.instance, self.using)
 
     def __str__(self) -> str:
         return f"node {self.pk}"

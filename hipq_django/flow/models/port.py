@@ -7,6 +7,7 @@ locks all that it deletes, so that nothing is left of what is gone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from django.db import models
@@ -14,6 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.values import PortName
 from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 
@@ -79,6 +81,11 @@ class NodePort(Row):
             ("read_port", "Can take messages from ports"),
             ("write_port", "Can write messages to ports, and publish"),
         ]
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks its messages: by its name it may be a sensitive field."""
+        return replace(self.node.redactor, key=self.name)
 
     def __str__(self) -> str:
         return f"{self.direction}:{self.name}"

@@ -30,7 +30,7 @@ from hipq_django.flow.stages import Sweep
 from hipq_django.flow.values import Rest
 from hipq_django.models import Worker
 from hipq_django.scheduler.companions import Persist
-from hipq_django.transitions.values import Claim, Persisted, Result
+from hipq_django.transitions.values import Claim, Failed, Persisted, Result, Snoozed
 
 
 class NodeLocked(Snooze):
@@ -95,6 +95,8 @@ class Runs:
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
     ) -> Persisted:
         """End runs."""
+        for result in results:
+            _mask(result)
         return ending.write(results, worker, now, persist)
 
     def stir(self, config: InstanceSettings) -> int:
@@ -107,6 +109,15 @@ class Runs:
             return 0
         moved = dispatching.sweep(config) + self._stages.run(config)
         return moved + self._defaults.run(config)
+
+
+def _mask(result: Result) -> None:
+    """Let nothing be stored that a run has read: messages may be gone when somebody looks."""
+    mask = result.claim.redactor.mask_text
+    if isinstance(result, Failed):
+        result.error, result.traceback = mask(result.error), mask(result.traceback)
+    elif isinstance(result, Snoozed):
+        result.reason = mask(result.reason)
 
 
 def _was_away(error: Error, claim: Claim) -> bool:

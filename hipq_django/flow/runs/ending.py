@@ -182,7 +182,7 @@ def _write_refused(
     run: Run = result.claim.extra
     if isinstance(error, ConflictError):
         reason = "another run or reader has taken a message that it had read"
-        events.info("run_conflict", reason, **result.claim.fields)
+        events.info("run_conflict", reason, row=result.claim)
         if result.claim.phase is Phase.RESPONSE:
             return _write_without_taken(result, worker, now, persist)
         snoozed = Snoozed(result.claim, 1, reason, run=True)
@@ -606,4 +606,4 @@ def _terminate(end: _Ended, using: str) -> None:
         if isinstance(error, DatabaseError) and not is_refusal(error):
             raise
         text = f"the node lives on: {type(error).__name__}: {in_one_line(error)}"
-        events.error("terminate_refused", text, node=end.node.pk, **end.result.claim.fields)
+        events.error("terminate_refused", text, node=end.node.pk, row=end.result.claim)

@@ -21,6 +21,7 @@ from hipq_django.flow.statements import delete_messages
 from hipq_django.flow.values import Rest
 from hipq_django.models import Job
 from hipq_django.models.base import no_error
+from hipq_django.models.shown import shown
 
 ERROR_PORT = "error"
 
@@ -57,19 +58,20 @@ def fail(node: Node, job: Job, using: str, now: datetime) -> None:
 
     One that shuts down goes on with that, or is terminated if its `shutdown` has failed for good.
     """
+    error = shown(job, job.error)
     if node.rest == Rest.TERMINATING:
         if job.job_data.get("shutdown"):
-            end_without_shutdown(node, job.error, using, run=job.pk)
+            end_without_shutdown(node, error, using, run=job.pk)
         else:
             clear(node, using)
-            _log(node, job.error, using, run=job.pk)
+            _log(node, error, using, run=job.pk)
             wake([node.pk], node.instance, using, now)
         return
     if _goes_to_error_port(node, job, using, now):
         clear(node, using, error=no_error())
         wake([node.pk], node.instance, using, now)
         return
-    fail_without_run(node, job.error, using, now, run=job.pk)
+    fail_without_run(node, error, using, now, run=job.pk)
 
 
 def end_without_shutdown(node: Node, error: Any, using: str, **fields: Any) -> None:
@@ -112,7 +114,7 @@ def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool
             if not values:
                 return False
             data = next(iter(values.values())) if len(values) == 1 else values
-            value = {"data": data, "error": job.error}
+            value = {"data": data, "error": shown(job, job.error)}
             item = delivering.Item(port.pk, value, {"node": node.pk, "run": job.pk})
             delivering.write([item], node.instance, using, now, skip_locked=True)
     except FlowError:  # what the port is connected to does not take it

@@ -135,7 +135,7 @@ class Run:
     def _sensitive(self) -> Redactor:
         """What knows the sensitive fields: also those of a release that is ahead of this code."""
         fields = redactor_of_declared(self.node.instance).fields
-        return Redactor((*fields, *self.claim.snapshot.redactor.fields))
+        return Redactor((*fields, *self.claim.redactor.fields))
 
     @cached_property
     def _secrets(self) -> set[str]:
@@ -156,7 +156,7 @@ class Run:
     def mask_errors(self) -> None:
         """Let errors of this run show none of the sensitive values that the code has seen."""
         if self.exists and self._secrets:
-            self.claim.snapshot = self.claim.snapshot._replace(redactor=self.redactor())
+            self.claim.job.known = self.redactor()
 
     @property
     def doing(self) -> Effects:

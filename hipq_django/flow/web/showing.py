@@ -6,14 +6,14 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from hipq_django.domain.redaction import MASK, Redactor
 from hipq_django.domain.states import NONE
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import Packet
 from hipq_django.flow.web.call import Call
-from hipq_django.models.job_type import redactor_of_all
+from hipq_django.models.shown import shown
 
 
 def shown_node(call: Call) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def shown_node(call: Call) -> dict[str, Any]:
         "node": node.pk,
         "status": node.status,
         **info,
-        "args": masking(call).mask(info["args"]),
+        "args": readable(call, info["args"]),
         "aliases": list(node.aliases),
         "parent": node.parent_id,
         "name": node.name,
@@ -70,11 +70,6 @@ def first_packets(port: Port, count: int) -> list[Packet]:
     ]
 
 
-def masking(call: Call) -> Redactor:
-    """Return what masks the sensitive fields of all job types of the instance.
-
-    Not of one tree: values go from tree to tree along connections and channels.
-    """
-    if call.sees_messages:
-        return Redactor()
-    return redactor_of_all(call.instance, call.node.using)
+def readable(call: Call, value: Any) -> Any:
+    """Return JSON as this user may read it: as it is, or without sensitive values."""
+    return value if call.sees_messages else shown(call.node, value)

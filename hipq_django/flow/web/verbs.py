@@ -18,7 +18,7 @@ from hipq_django.flow.web.fields import read_moment
 from hipq_django.flow.web.refusals import RefusedCallError
 from hipq_django.flow.web.showing import (
     first_packets,
-    masking,
+    readable,
     shown_node,
     shown_packet,
     shown_ports,
@@ -134,7 +134,7 @@ def state(call: Call) -> Answer:
     new, gone = without_masks(call.fields.get("set", {})), call.fields.get("unset", [])
     stored = locked_node(call.node).state.all()
     stays = {key: value for key, value in stored.items() if key not in new and key not in gone}
-    if masking(call).mask(stays) != stays:
+    if readable(call, stays) != stays:
         said = "the state has sensitive values; set or unset them, too, or get view_message."
         raise RefusedCallError(422, said)
     call.node.state.set(new)
@@ -215,7 +215,7 @@ def graph(call: Call) -> Answer:
     spec = call.node.graph
     if spec is None:
         raise RefusedCallError(404, f"{call.node} is no graph.")
-    return {"spec": masking(call).mask(spec)}
+    return {"spec": readable(call, spec)}
 
 
 def edit_graph(call: Call) -> Answer:

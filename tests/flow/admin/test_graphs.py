@@ -10,7 +10,7 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hipq_django import flow
-from hipq_django.domain.redaction import MASK
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow.admin import pictures
 from hipq_django.flow.models import Connection, Node
 from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url, submit

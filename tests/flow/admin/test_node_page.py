@@ -14,7 +14,7 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.database import clock
-from hipq_django.domain.redaction import MASK
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Message, Node
 from hipq_django.models import Job

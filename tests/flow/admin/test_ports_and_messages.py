@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from hipq_django import flow
-from hipq_django.domain.redaction import MASK
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.models import Message, Node, NodePort, Wake

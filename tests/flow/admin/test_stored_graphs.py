@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from hipq_django import flow
-from hipq_django.domain.redaction import MASK
+from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, Node
 from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url, submit
