@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -84,12 +84,6 @@ def test_options_of_other_queues_are_told_by_their_name_here(option: str, meant:
         hipq.enqueue("echo", **given)
 
 
-def test_a_retry_option_of_other_queues_is_no_timeout() -> None:
-    given: Any = {"max_retries": 3}
-    with pytest.raises(UnknownOptionError, match="'max_retries'; here it is 'retry'"):
-        hipq.job_type("charge", **given)
-
-
 @pytest.mark.parametrize("error", [hipq.InvalidJobError, hipq.HipqError, TypeError, ValueError])
 def test_an_unknown_option_is_also_the_error_that_python_would_raise(
     error: type[Exception],
@@ -141,10 +135,6 @@ TOO_LARGE: dict[str, tuple[Callable[[Job], Any], str]] = {
     "by its key": (lambda job: hipq.complete("ask", "k", LARGE), "response"),
     "by its job": (lambda job: hipq.complete(job, LARGE), "response"),
     "an error": (lambda job: hipq.fail("ask", "k", LARGE), "error"),
-    "of many": (
-        lambda job: hipq.receive_many([hipq.NewAnswer("ask", "k", response=LARGE)]),
-        "response",
-    ),
 }
 
 
@@ -211,14 +201,9 @@ def test_a_result_that_is_not_json_is_an_error_of_the_job(value: Any, declare: D
     ("value", "said"),
     [
         (hipq.RetryIn(5), r"RetryIn is for retry handlers \(on_error\)\. Raise an exception"),
-        (hipq.RetryAt(datetime(2030, 1, 1, tzinfo=UTC)), "RetryAt is for retry handlers"),
-        (hipq.GiveUp(), "GiveUp is for retry handlers"),
         (hipq.Snooze(5), r"Snooze is raised, not returned: raise Snooze\(seconds\)"),
         (hipq.Snooze, r"Snooze is raised, not returned"),
-        (hipq.RetryIn, r"RetryIn is for retry handlers \(on_error\)\. Raise an exception"),
         (hipq.Never(), r"Never is a policy: declare the job type with retry=Never\(…\), and raise"),
-        (hipq.Exponential, r"Exponential is a policy: declare the job type with retry=Exp"),
-        (hipq.Fixed(5), "Fixed is a policy"),
     ],
 )
 def test_a_decision_that_is_returned_by_a_handler_says_what_to_do_instead(
@@ -247,14 +232,6 @@ def test_a_value_is_read_back_as_it_was_given(value: Any) -> None:
     job.refresh_from_db()
     assert job.job_data == value
     assert job.result == value
-
-
-@pytest.mark.parametrize("queue", [["bank"], {}, "Bank"])
-def test_a_bad_queue_among_many_jobs_is_refused_and_nothing_is_written(queue: Any) -> None:
-    with pytest.raises(hipq.InvalidJobError, match="queue"):
-        hipq.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("echo", queue=queue)])
-
-    assert not Job.objects.exists()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -92,11 +92,6 @@ def test_values_of_its_own_win(charge_card: Any) -> None:
     assert {name: getattr(job, name) for name in FIELDS_OF_ITS_OWN} == FIELDS_OF_ITS_OWN
 
 
-def test_an_empty_list_of_windows_is_a_value_of_its_own(charge_card: Any) -> None:
-    """T8."""
-    assert charge_card.enqueue(time_windows=[]).time_windows == []
-
-
 def test_a_later_change_of_the_type_leaves_queued_jobs_alone(charge_card: Any) -> None:
     """T8: values are copied at creation."""
     job = charge_card.enqueue()
@@ -144,15 +139,6 @@ def test_a_type_that_was_deleted_is_registered_anew() -> None:
     assert job.job_type == JobType.objects.get(name="nobody_knows")
 
 
-@pytest.mark.parametrize("data", [{"a": [1, None]}, "plain text", [1, 2], 5, True, 1.5, "", {}])
-def test_job_data_is_any_json_or_text(data: Any) -> None:
-    job = hipq.enqueue("echo", data)
-    job.refresh_from_db()
-
-    assert job.job_data == data
-    assert type(job.job_data) is type(data)
-
-
 # Types that nobody declared
 
 
@@ -176,16 +162,6 @@ def test_a_job_of_an_unknown_type_is_left_alone() -> None:
     job.refresh_from_db()
     other.refresh_from_db()
     assert (job.state, other.outcome) == ("initial", "succeeded")
-
-
-def test_a_job_of_an_unknown_type_runs_once_a_worker_knows_it(declare: Declare) -> None:
-    """T7."""
-    job = hipq.enqueue("nobody_knew", {"a": 1})
-    declare("nobody_knew")(charge)
-
-    assert run_due_jobs() == 1
-    job.refresh_from_db()
-    assert job.result == {"a": 1}
 
 
 # Transactions
@@ -255,12 +231,6 @@ def test_a_job_of_the_future_waits_for_its_time(frozen_time: Any) -> None:
     assert job.outcome == "succeeded"
 
 
-def test_a_job_of_the_past_is_due_at_once() -> None:
-    hipq.enqueue("echo", scheduled_run_time=datetime(2001, 1, 1, tzinfo=UTC))
-
-    assert run_due_jobs() == 1
-
-
 def test_a_queue_of_its_own_is_created_where_it_is_missing() -> None:
     job = hipq.enqueue("echo", queue="never_seen")
 
@@ -284,13 +254,6 @@ def test_jobs_can_be_created_and_answered_from_async_code() -> None:
     assert Job.objects.get(pk=job.pk).job_data == {"order": 1}
     assert Job.objects.count() == 3
     assert [answer.status for answer in answers] == ["early", "early"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_declared_type_can_be_enqueued_from_async_code(charge_card: Any) -> None:
-    job = async_to_sync(charge_card.aenqueue)({"order": 1})
-
-    assert Job.objects.get(pk=job.pk).job_type.name == "charge_card"
 
 
 def test_the_queue_of_the_type_is_not_read_again_if_it_is_named() -> None:

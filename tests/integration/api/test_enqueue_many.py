@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Job
-from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
@@ -55,18 +54,8 @@ def test_many_jobs_equal_jobs_created_one_by_one(frozen_time: Any) -> None:
     assert {n: getattr(many, n) for n in names} == {n: getattr(single, n) for n in names}
 
 
-def test_the_created_jobs_run() -> None:
-    hipq.enqueue_many(new_jobs(5))
-
-    assert run_due_jobs() == 5
-
-
 def test_no_jobs_are_no_statement_too_many() -> None:
     assert hipq.enqueue_many([]) == []
-
-
-def test_jobs_may_come_from_a_generator() -> None:
-    assert len(hipq.enqueue_many(job for job in new_jobs(3))) == 3
 
 
 def test_a_generator_that_breaks_creates_nothing() -> None:
@@ -111,48 +100,6 @@ def test_a_key_that_is_given_twice_creates_nothing() -> None:
         "enqueue_many: two of the jobs of type 'echo' have key 'key-1'; nothing was created. Give "
         "each its own, or on_conflict='return'."
     )
-
-    assert Job.objects.count() == 0
-
-
-def test_the_same_key_for_two_types_is_no_conflict() -> None:
-    hipq.enqueue_many([hipq.NewJob("echo", job_key="k"), hipq.NewJob("ask", job_key="k")])
-
-    assert Job.objects.filter(job_key="k").count() == 2
-
-
-def test_a_caught_duplicate_leaves_the_transaction_usable() -> None:
-    hipq.enqueue("echo", job_key="key-3")
-
-    with transaction.atomic():
-        with pytest.raises(hipq.DuplicateJobKeyError):
-            hipq.enqueue_many(new_jobs(5))
-        hipq.enqueue("echo", job_key="after")
-
-    assert sorted(Job.objects.values_list("job_key", flat=True)) == ["after", "key-3"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (hipq.NewJob("echo", object()), "job_data is not JSON"),
-        (hipq.NewJob("echo", priority="high"), "priority 'high'"),  # type: ignore[arg-type]  # what is refused
-        (hipq.NewJob("echo", queue="Bank"), "queue 'Bank'"),
-        (hipq.NewJob("", {}), "1 to 200 printable characters"),
-    ],
-)
-def test_one_bad_job_creates_nothing(bad: Any, message: str) -> None:
-    with pytest.raises(hipq.InvalidJobError, match=message):
-        hipq.enqueue_many([*new_jobs(3), bad])
-
-    assert Job.objects.count() == 0
-
-
-def test_jobs_of_a_rolled_back_transaction_never_were() -> None:
-    """T1."""
-    with transaction.atomic():
-        hipq.enqueue_many(new_jobs(3))
-        transaction.set_rollback(True)
 
     assert Job.objects.count() == 0
 

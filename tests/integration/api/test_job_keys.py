@@ -60,29 +60,6 @@ def test_the_key_of_a_final_job_is_free_again() -> None:
     assert Job.objects.final().filter(job_key="k").count() == 3
 
 
-def test_another_type_may_use_the_same_key() -> None:
-    """T6."""
-    hipq.enqueue("ask", job_key="k")
-
-    assert hipq.enqueue("echo", job_key="k").pk
-
-
-def test_the_key_is_unique_over_the_queues_of_a_type() -> None:
-    """T6."""
-    hipq.enqueue("ask", job_key="k", queue="one")
-
-    with pytest.raises(hipq.DuplicateJobKeyError):
-        hipq.enqueue("ask", job_key="k", queue="two")
-
-
-def test_any_number_of_jobs_may_have_no_key() -> None:
-    """T6."""
-    for _ in range(3):
-        hipq.enqueue("ask")
-
-    assert len(live("NONE")) == 3
-
-
 def test_the_word_that_stands_for_no_key_is_refused_as_a_key() -> None:
     """Else a job with that key would never find its answer."""
     with pytest.raises(hipq.InvalidJobError, match="'NONE' is the word that stands for no key"):
@@ -124,13 +101,6 @@ def test_return_gives_the_job_that_has_the_key() -> None:
     assert same == first
     assert same.job_data == {"n": 1}
     assert live() == [first]
-
-
-@pytest.mark.parametrize("on_conflict", ["return", "replace"])
-def test_without_a_conflict_a_job_is_created(on_conflict: OnConflict) -> None:
-    job = hipq.enqueue("ask", {"n": 2}, job_key="k", on_conflict=on_conflict)
-
-    assert live() == [job]
 
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -43,40 +42,6 @@ def test_a_live_job_can_be_cancelled(state: State) -> None:
     assert job.worker is None
 
 
-def test_cancelling_is_no_attempt() -> None:
-    job = JobFactory.create()
-
-    hipq.cancel(job)
-
-    job.refresh_from_db()
-    assert (job.attempt, job.attempts.count()) == (0, 0)
-
-
-def test_the_given_copy_is_brought_up_to_date() -> None:
-    job = hipq.enqueue("ask", job_key="k")
-    run_due_jobs()
-
-    hipq.cancel(job)
-
-    assert (job.state, job.outcome, job.attempt) == ("final", "cancelled", 1)
-
-
-def test_a_final_job_cannot_be_cancelled() -> None:
-    job = JobFactory.create(state=State.FINAL)
-    before = row(job)
-
-    with pytest.raises(hipq.InvalidJobError, match=r"is final \(succeeded\), so there is nothing"):
-        hipq.cancel(job)
-
-    assert row(job) == before
-
-
-def test_a_cancelled_job_does_not_run() -> None:
-    hipq.cancel(hipq.enqueue("echo"))
-
-    assert run_due_jobs() == 0
-
-
 @pytest.mark.parametrize("data", ["returns", "raises", "waits"])
 def test_what_a_cancelled_handler_does_is_dropped(data: str, declare: Declare) -> None:
     @declare("stubborn", retry=hipq.Fixed(seconds=0))
@@ -110,17 +75,6 @@ def test_a_rolled_back_cancel_never_was() -> None:
     assert row(job)["state"] == "initial"
 
 
-@pytest.mark.parametrize("verb", [hipq.cancel, hipq.run_now])
-def test_a_job_that_is_not_there_is_refused(verb: Callable[[Job], Job]) -> None:
-    job = JobFactory.create()
-    Job.objects.all().delete()
-
-    with pytest.raises(hipq.InvalidJobError, match="does not exist any more"):
-        verb(job)
-    with pytest.raises(hipq.InvalidJobError, match="was never enqueued"):
-        verb(Job())
-
-
 # Run now
 
 
@@ -139,15 +93,6 @@ def test_a_waiting_job_can_be_run_now(state: str) -> None:
     assert run_due_jobs() == 1
     job.refresh_from_db()
     assert job.outcome == "succeeded"
-
-
-def test_run_now_drops_the_time_windows(frozen_time: Any) -> None:
-    job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
-
-    hipq.run_now(job)
-
-    assert (job.time_windows, row(job)["time_windows"]) == ([], [])
-    assert run_due_jobs() == 1
 
 
 def test_run_now_leaves_a_job_that_is_due_at_its_place(frozen_time: Any) -> None:
@@ -171,17 +116,6 @@ def test_run_now_puts_the_job_where_its_time_belongs() -> None:
 
     assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, job.priority)
     assert row(job)["rank"] == job.rank >= waiting.rank
-
-
-@pytest.mark.parametrize("state", ["running", "error", "final"])
-def test_only_a_waiting_job_can_be_run_now(state: str) -> None:
-    job = JobFactory.create(state=state)
-    before = row(job)
-
-    with pytest.raises(hipq.InvalidJobError, match=f"run_now: .* is {state}"):
-        hipq.run_now(job)
-
-    assert row(job) == before
 
 
 def test_run_now_does_not_break_the_pause_of_its_queue() -> None:
@@ -218,34 +152,6 @@ def test_a_final_job_can_be_requeued_as_a_fresh_one(declare: Declare) -> None:
     assert row(old) == before
 
 
-def test_a_requeued_job_runs() -> None:
-    job = hipq.enqueue("echo", "hello")
-    run_due_jobs()
-
-    fresh = hipq.requeue(job)
-    run_due_jobs()
-
-    fresh.refresh_from_db()
-    assert (fresh.outcome, fresh.result) == ("succeeded", "hello")
-
-
-@pytest.mark.parametrize("state", LIVE)
-def test_an_unfinished_job_cannot_be_requeued(state: State) -> None:
-    job = JobFactory.create(state=state)
-
-    with pytest.raises(hipq.InvalidJobError, match=f"requeue: .* is {state}; only final jobs"):
-        hipq.requeue(job)
-
-    assert Job.objects.count() == 1
-
-
-def test_a_stale_copy_is_read_anew_before_it_is_requeued() -> None:
-    job = hipq.enqueue("echo")
-    run_due_jobs()
-
-    assert hipq.requeue(job).origin == job
-
-
 @pytest.mark.conformance
 def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
     job = hipq.enqueue("echo", job_key="k")
@@ -261,14 +167,6 @@ def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
     )
     assert caught.value.job == taken
     assert Job.objects.live().get() == taken
-
-
-def test_a_pruned_job_cannot_be_requeued() -> None:
-    job = JobFactory.create(state="final")
-    Job.objects.all().delete()
-
-    with pytest.raises(hipq.InvalidJobError, match="does not exist any more"):
-        hipq.requeue(job)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe", "../zones"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.models import Job, Step
+from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -78,32 +78,6 @@ def test_a_unique_key_is_the_plain_text(declare: Declare, number: int) -> None:
 
     assert again.conflict
     assert Job.objects.count() == number
-
-
-def test_a_part_is_awaited_under_its_plain_name(declare: Declare) -> None:
-    declare("parts")(lambda job: hipq.WAIT_FOR(Name.FRONT, "back"))
-    hipq.enqueue("parts", job_key="k")
-    HandWorker().work()
-
-    answer = hipq.complete("parts", "k", 1, part="front")
-
-    assert (answer.status, Job.objects.get().expects) == ("accepted", ["front", "back"])
-
-
-def test_a_step_and_a_message_are_known_by_their_plain_names(declare: Declare) -> None:
-    @declare("steps")
-    def steps(job: Job) -> Any:
-        job.step(Name.A, lambda: 1)
-        job.set_key(Name.A)
-        return hipq.WAIT
-
-    hipq.enqueue("steps")
-    HandWorker().work()
-
-    assert Step.objects.get().name == "a"
-    assert hipq.complete("steps", "a", 1, message_id=Name.FRONT).message_id == "front"
-    hipq.complete("steps", "a", 1, message_id="front")
-    assert Job.objects.get().answers.count() == 1
 
 
 def test_job_types_and_queues_are_known_by_their_plain_names(declare: Declare) -> None:

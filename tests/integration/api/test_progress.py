@@ -52,15 +52,6 @@ def test_progress_is_stored_on_the_running_job() -> None:
     assert row(job).state == "running"
 
 
-def test_the_last_report_counts_and_its_message_replaces_the_one_before() -> None:
-    job = asked()
-    hipq.progress("ask", "k", 40, "page 4 of 10")
-
-    hipq.progress("ask", "k", 12.5)
-
-    assert (row(job).progress, row(job).progress_message) == (12.5, "NONE")
-
-
 def test_a_new_attempt_begins_at_nothing(declare: Declare) -> None:
     declare("charge", retry=hipq.Fixed(seconds=0))(lambda job: hipq.WAIT)
     job = asked("charge")
@@ -73,42 +64,6 @@ def test_a_new_attempt_begins_at_nothing(declare: Declare) -> None:
     fresh = row(job)
     assert (fresh.attempt, fresh.progress, fresh.progress_message) == (2, 0, "NONE")
     assert fresh.extended_seconds == 0
-
-
-def test_a_handler_reports_its_own_progress(declare: Declare) -> None:
-    seen: list[float] = []
-
-    @declare("charge")
-    def charge(job: Job) -> None:
-        hipq.progress("charge", job.job_key, 70)
-        seen.append(row(job).progress)
-
-    charge.enqueue(job_key="k")
-
-    run_due_jobs()
-
-    assert seen == [70]
-
-
-@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
-def test_an_unknown_job_is_no_error_and_is_logged(
-    verb: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert not verb("ask", "nobody's", 40)
-
-    assert f"event={verb.__name__}_refused job_type=ask" in caplog.text
-
-
-@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
-def test_a_job_that_does_not_run_stays_as_it_is(verb: Any) -> None:
-    waiting = hipq.enqueue("ask", job_key="k", queue="elsewhere")
-    before = row(waiting).__dict__ | {"_state": None}
-    assert not verb("ask", "k", 40)
-    assert row(waiting).__dict__ | {"_state": None} == before
-
-    hipq.cancel(waiting)
-
-    assert not verb("ask", "k", 40)
 
 
 @pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
@@ -130,16 +85,6 @@ def refusals(caplog: pytest.LogCaptureFixture, verb: str) -> list[tuple[Any, ...
     return [tuple(getattr(record, name, None) for name in names) for record in found]
 
 
-def test_a_key_that_stands_for_none_is_refused() -> None:
-    hipq.enqueue("ask")
-    run_due_jobs()
-
-    with pytest.raises(InvalidJobError, match="job_key None names no job"):
-        hipq.progress("ask", None, 40)  # type: ignore[call-overload]  # what is refused
-    with pytest.raises(InvalidJobError, match="stands for no key"):
-        hipq.progress("ask", "NONE", 40)
-
-
 def test_a_percent_out_of_range_is_refused() -> None:
     job = asked()
 
@@ -149,11 +94,6 @@ def test_a_percent_out_of_range_is_refused() -> None:
             hipq.progress("ask", "k", percent)
 
     assert row(job).progress == 0
-
-
-def test_a_message_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidJobError, match="message 7: give text"):
-        hipq.progress("ask", "k", 40, 7)  # type: ignore[call-overload]  # what is refused
 
 
 def test_a_long_message_is_cut() -> None:
@@ -313,14 +253,6 @@ def test_more_time_comes_by_the_callback_url(url: str) -> None:
     deadline = before.deadline + timedelta(seconds=60)
     assert (status, told) == (200, {"status": "stored", "deadline": deadline.isoformat()})
     assert Job.objects.get().deadline == deadline
-
-
-def test_after_progress_the_answer_settles_the_job_by_the_same_url(url: str) -> None:
-    post(url, {"progress": {"percent": 40}})
-
-    assert post(url, {"response": "paid"}) == (200, {"status": "accepted"})
-
-    assert Job.objects.get().result == "paid"
 
 
 @pytest.mark.parametrize("body", [{"progress": {"percent": 40}}, {"extend": 60}])

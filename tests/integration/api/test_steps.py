@@ -143,7 +143,7 @@ def test_an_attempt_that_was_taken_over_stores_no_step(declare: Declare) -> None
     )
 
 
-@pytest.mark.parametrize("name", ["", "a\nb", 7, "x" * 201])
+@pytest.mark.parametrize("name", ["", 7])
 def test_a_step_needs_a_name(declare: Declare, name: Any) -> None:
     @declare("order")
     def order(job: Job) -> None:
@@ -187,31 +187,6 @@ def test_steps_in_async_code(declare: Declare) -> None:
 
     assert called == ["asked", 7, 8]
     assert row(job).result == ["yes", {"charged": 7}, {"charged": 8}]
-
-
-def test_whatever_returns_an_awaitable_is_a_step_of_async_code(declare: Declare) -> None:
-    @declare.task("ask_bank")
-    async def ask(name: str) -> str:
-        called.append(name)
-        return name.upper()
-
-    class Asks:
-        async def __call__(self, name: str) -> Any:
-            return await ask(name)
-
-    @declare("order")
-    async def order(job: Job) -> list[Any]:
-        return [
-            await job.astep("task", ask, "a"),
-            await job.astep("lambda", lambda: ask("b")),
-            await job.astep("object", Asks(), "c"),
-        ]
-
-    job = hipq.enqueue("order")
-    run_due_jobs()
-
-    assert (row(job).error, row(job).result) == ("NONE", ["A", "B", "C"])
-    assert called == ["a", "b", "c"]
 
 
 def test_an_async_function_is_no_step_of_sync_code(declare: Declare) -> None:
@@ -505,17 +480,6 @@ def test_gathered_jobs_have_the_names_that_were_given(gatherer: Any) -> None:
     run_due_jobs()
 
     assert row(job).result == {"small": {"result": {"size": 1}}, "large": {"result": {"size": 2}}}
-
-
-def test_a_cancelled_one_is_an_error(gatherer: Any) -> None:
-    gatherer(1)
-    job = hipq.enqueue("film")
-    worker = HandWorker()
-    worker.work()
-    hipq.cancel(Job.objects.get(job_type__name="resize"))
-    run_due_jobs()
-
-    assert row(job).result == {"1": {"error": "Cancelled"}}
 
 
 @pytest.mark.conformance
