@@ -174,11 +174,6 @@ def test_upcoming_times_are_shown_in_the_zone_of_the_schedule() -> None:
     assert [str(at) for at in times] == ["2024-04-01 08:00:00+02:00", "2024-04-02 08:00:00+02:00"]
 
 
-def test_upcoming_refuses_a_naive_moment() -> None:
-    with pytest.raises(InvalidScheduleError, match="upcoming after"):
-        Every(minutes=1).upcoming(NAIVE)
-
-
 def test_every_is_not_moved_by_the_clock() -> None:
     spec = Every(minutes=5)
 
@@ -241,44 +236,29 @@ def test_start_and_end_are_inclusive() -> None:
             lambda: Cron("61 * * * *"),
             "Cron('61 * * * *'): bad minute. Fields: minute hour day month weekday.",
         ),
-        (lambda: Cron("* * * *"), "Cron('* * * *'): wrong number of fields. Fields: minute"),
         (
             lambda: Cron("0 61 * * * *"),
             "bad minute. Fields: second minute hour day month weekday.",
         ),
-        (lambda: Cron(""), "Cron(''): wrong number of fields. Fields: minute"),
         (lambda: Cron("@dayly"), "Cron('@dayly'): wrong number of fields. Fields: minute"),
         (lambda: Cron("CRON_TZ=UTC 0 2 * * *"), "own; give Cron('0 2 * * *', 'UTC')."),
         (lambda: Cron("@every 1h30m"), "such as hipq_django.Every(hours=1, minutes=30), instead."),
         (lambda: Cron("0 2 ? * 1"), "for '?' write '*': '0 2 * * 1'."),
         (lambda: Cron("0 2 * * *", "right/UTC"), "counts leap seconds, which databases and clocks"),
-        (lambda: Cron("* 24 * * *"), "bad hour. Fields: minute hour day month weekday."),
-        (lambda: Cron("0 0 32 * *"), "Cron('0 0 32 * *'): bad day-of-month. Fields: minute"),
-        (lambda: Cron("0 0 32 2 *"), "Cron('0 0 32 2 *'): bad day-of-month. Fields: minute"),
-        (lambda: Cron("0 0 30 13 *"), "Cron('0 0 30 13 *'): bad month. Fields: minute"),
-        (lambda: Cron("0 0 * * 8"), "bad day-of-week. Fields: minute"),
-        (lambda: Cron("60 0 0 30 2 *"), "bad second. Fields: second minute"),
-        (lambda: Cron("0 0 30 2 *"), "Cron('0 0 30 2 *'): bad day-of-month. Fields: minute"),
         (
             lambda: Cron(f"{','.join(map(str, range(60)))} {','.join(map(str, range(24)))} * * *"),
             "the text has 237 characters, and at most 200 are stored; use ranges and steps",
         ),
         (lambda: Cron("* * * * *", "Europe/Pari"), "time zone 'Europe/Pari' is unknown"),
         (lambda: Cron("* * * * *", overlap="skp"), "overlap='skp' is unknown, did you mean"),
-        (lambda: Cron("* * * * *", catch_up="al"), "catch_up='al' is unknown, did you mean"),
         (lambda: Cron("* * * * *", jitter=-1), "jitter -1: give seconds from 0"),
         (
             lambda: Every(minutes=1, jitter=61),
             "every 0:01:00: jitter 61 is longer than the 60 seconds from one due time to the next, "
             "whose job would be lost where overlap='skip'; give at most 60, or overlap='allow'.",
         ),
-        (lambda: Every(minutes=1, jitter=61, overlap="replace"), "where overlap='replace'; give"),
         (lambda: Cron("*/5 * * * *", jitter=301), "jitter 301 is longer than the 300 seconds"),
-        (lambda: Cron("@hourly", jitter=3_601), "Cron('@hourly'): jitter 3601 is longer than the"),
-        (lambda: Cron("0 8,9 1 * *", jitter=3_601, overlap="wait"), "longer than the 3600 seconds"),
-        (lambda: Cron("1,59 23,0 * * *", jitter=121), "longer than the 120 seconds"),
         (lambda: Cron("30 23,0 * * mon-fri", jitter=7_200), "7200 is longer than the 3600 seconds"),
-        (lambda: Cron("5,50 */2 * * * *", jitter=46), "longer than the 45 seconds"),
         (lambda: Cron("5,50 * * * * *", jitter=16), "longer than the 15 seconds"),
         (lambda: Cron("* * * * *", catch_up_seconds=NAN), "catch_up_seconds nan: give"),
         (lambda: Cron("* * * * *", start_time=NAIVE), "is naive"),
@@ -286,6 +266,7 @@ def test_start_and_end_are_inclusive() -> None:
             lambda: Every(hours=1, start_time=utc(2025, 1, 2), end_time=utc(2025, 1, 1)),
             "end_time 2025-01-01 00:00:00+00:00 is before start_time",
         ),
+        (lambda: Every(minutes=1).upcoming(NAIVE), "upcoming after"),
         (Every, "Every(days=0, hours=0, minutes=0, seconds=0): give numbers"),
         (lambda: Every(seconds=0.5), "1 second together at least"),
         (lambda: Every(days=10**9), "at most ten years"),
@@ -302,10 +283,7 @@ def test_what_is_no_schedule_is_refused(make: Callable[[], Any], said: str) -> N
     "spec",
     [
         Every(minutes=1, jitter=60),
-        Every(minutes=1, jitter=600, overlap="allow"),
-        Cron("*/5 * * * *", jitter=300),
         Cron("*/5 * * * *", jitter=3_600, overlap="allow"),
-        Cron("0 8 * * *", jitter=86_400),
         Cron("0,59 0,23 1 * *", jitter=3_540),
         Cron("0 0 L * *", jitter=86_400),
     ],
@@ -442,6 +420,7 @@ def test_the_offset_of_a_name_is_always_the_same_and_within_the_jitter() -> None
     offsets = {jitter_of(f"tenant {n}", 600) for n in range(100)}
 
     assert len(offsets) > 50
+    assert len({jitter_of(str(number), 1) for number in range(100)}) > 90
     assert max(offsets) < timedelta(seconds=600)
     assert jitter_of("tenant 1", 600) == jitter_of("tenant 1", 600)
     assert jitter_of("tenant 1", 0) == timedelta(0)
@@ -484,7 +463,3 @@ def test_a_start_in_the_hour_that_comes_again_is_the_second_one() -> None:
     first = Every(minutes=10, start_time=start).next(datetime(2026, 10, 1, tzinfo=UTC))
 
     assert first == start.astimezone(UTC)
-
-
-def test_a_short_jitter_spreads_too() -> None:
-    assert len({jitter_of(str(number), 1) for number in range(100)}) > 90

@@ -22,7 +22,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.uniqueness import Scope
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, JobType, Queue, Schedule, ScheduleRun, Worker
+from hipq_django.models import Job, JobType, Schedule, ScheduleRun, Worker
 from hipq_django.schedules import declared, firing as firing_module
 from hipq_django.schedules.firing import LOOK_SECONDS, Firing
 from tests.declaring import Declare
@@ -87,20 +87,25 @@ def test_a_due_time_becomes_a_job_and_the_next_one_is_known(
     assert ScheduleRun.objects.get().job_id == job.pk
 
 
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        (hipq.Cron("0 2 * * *", "Europe/Paris"), "2025-01-07 02:00:00+01:00"),
+        (hipq.Every(days=1), "2025-01-07 00:00:00+00:00"),
+    ],
+)
 def test_a_job_knows_its_due_time_when_it_runs(
-    declare: Declare, now: time_machine.Traveller
+    declare: Declare, now: time_machine.Traveller, spec: Any, shown: str
 ) -> None:
     seen: list[Any] = []
-
-    @declare.task("nightly", schedule=hipq.Cron("0 2 * * *", "Europe/Paris"))
-    def nightly(job: Job = hipq.JOB) -> None:
-        seen.append(job.due_time)
-
+    nightly = declare.task("nightly", schedule=spec)
+    nightly(lambda job=hipq.JOB: seen.append(str(job.due_time)))
     run_due_jobs()
+
     now.move_to(at(24))
     run_due_jobs()
 
-    assert [str(due) for due in seen] == ["2025-01-07 02:00:00+01:00"]
+    assert seen == [shown]
 
 
 def test_the_date_of_a_due_time_is_that_of_its_zone(
@@ -132,20 +137,6 @@ def test_the_date_of_a_due_time_is_that_of_its_zone(
     ]
 
 
-def test_the_due_time_of_a_period_is_in_utc(
-    declare: Declare, now: time_machine.Traveller, settings: Settings
-) -> None:
-    settings.TIME_ZONE = "America/New_York"
-    seen: list[Any] = []
-    period = declare.task("period", schedule=hipq.Every(hours=6))
-    period(lambda job=hipq.JOB: seen.append(str(job.due_time)))
-    run_due_jobs()
-    now.move_to(at(6))
-    run_due_jobs()
-
-    assert seen == ["2025-01-06 18:00:00+00:00"]
-
-
 def test_a_decision_and_a_response_know_the_due_time_too(
     declare: Declare, now: time_machine.Traveller
 ) -> None:
@@ -168,17 +159,6 @@ def test_a_decision_and_a_response_know_the_due_time_too(
     run_due_jobs()
 
     assert seen == ["2025-01-07 01:00:00+09:00"] * 2
-
-
-def test_several_are_fired_together(hourly: Any, now: time_machine.Traveller) -> None:
-    for number in range(5):
-        hourly(f"number {number}")
-    now.move_to(at(1))
-
-    assert fire() == 5
-
-    assert Job.objects.count() == 5
-    assert {run.job_id for run in ScheduleRun.objects.all()} == {j.pk for j in Job.objects.all()}
 
 
 # Late
@@ -217,15 +197,6 @@ def test_what_is_caught_up_runs_one_after_the_other(
     hipq.cancel(first)
     run_due_jobs()
     assert [job.outcome for job in Job.objects.order_by("pk")[1:]] == ["succeeded"] * 2
-
-
-def test_fourteen_days_off_are_one_job(hourly: Any, now: time_machine.Traveller) -> None:
-    hourly()
-    now.move_to(at(14 * 24) + MINUTE)
-
-    fire()
-
-    assert runs() == [("missed", at(1), 14 * 24 - 1), ("fired", at(14 * 24), 1)]
 
 
 # Overlap
@@ -354,34 +325,6 @@ def test_a_worker_with_the_code_makes_one_job_whatever_an_old_release_has_writte
     assert (run.kind, run.job_id, Job.objects.count()) == ("skipped", job.pk, 1)
 
 
-def test_two_schedules_of_one_unique_task_make_one_job(
-    declare: Declare, hourly: Any, now: time_machine.Traveller
-) -> None:
-    sync = declare.task("sync", unique="live")(lambda: None)
-    for name in ("one", "two"):
-        hipq.schedule(name, sync.new(), hipq.Cron("0 * * * *", "UTC"))
-    hourly("daily")
-    now.move_to(at(1))
-
-    fire()
-
-    kinds = dict(ScheduleRun.objects.values_list("schedule__name", "kind"))
-    assert kinds == {"one": "fired", "two": "skipped", "daily": "fired"}
-    assert set(Job.objects.values_list("due_time", flat=True)) == {at(1)}
-
-
-def test_what_is_left_for_a_second_look_is_not_skipped(now: time_machine.Traveller) -> None:
-    spec = hipq.Every(seconds=1, catch_up="all")
-    hipq.schedule("each second", hipq.NewJob("echo"), spec)
-    now.move_to(NOON + timedelta(seconds=1_001))
-
-    while fire():
-        pass
-
-    assert ScheduleRun.objects.filter(kind="fired").count() == 1_001
-    assert Job.objects.held().count() == 1_000
-
-
 def test_jitter_moves_the_job_and_not_its_due_time(
     hourly: Any, now: time_machine.Traveller
 ) -> None:
@@ -495,18 +438,6 @@ def test_a_row_that_cannot_be_read_is_named_and_tried_again(
     fire()
     assert row("broken").problem == "NONE"
     assert ScheduleRun.objects.count() == 2
-
-
-@pytest.mark.parametrize("catch_up", ["last", "all"])
-def test_a_schedule_that_catches_nothing_up_is_fired(
-    catch_up: str, hourly: Any, now: time_machine.Traveller
-) -> None:
-    hourly(catch_up=catch_up, catch_up_seconds=0)
-    now.move_to(at(1) + timedelta(seconds=1))
-
-    fire()
-
-    assert Job.objects.get().due_time == at(1)
 
 
 # Declared in code
@@ -730,18 +661,6 @@ def test_code_that_is_imported_again_declares_its_schedules_again(declare: Decla
 def test_a_task_with_required_arguments_cannot_be_scheduled_by_itself(declare: Declare) -> None:
     with pytest.raises(hipq.InvalidJobTypeError, match=r"its argument shop has no default"):
         declare.task("clean", schedule="* * * * *")(lambda shop: None)
-
-
-def test_a_queue_that_is_full_lets_the_next_due_time_meet_the_job(
-    hourly: Any, now: time_machine.Traveller
-) -> None:
-    hourly()
-    Queue.objects.update(paused=True)
-    for hour in (1, 2):
-        now.move_to(at(hour))
-        run_due_jobs()
-
-    assert [kind for kind, *_ in runs()] == ["fired", "skipped"]
 
 
 def test_a_strict_worker_fires_what_only_the_code_of_others_declares(
