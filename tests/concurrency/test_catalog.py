@@ -65,29 +65,24 @@ def lock(session: Session, row: Queue | JobType) -> None:
     session(lambda: type(row).objects.select_for_update(no_key=True).get(pk=row.pk))
 
 
-def test_a_locked_queue_is_left_for_later(session: Session) -> None:
-    lock(session, Queue.objects.get(name="bank"))
+@pytest.mark.parametrize(
+    ("model", "name", "left", "seen"),
+    [(Queue, "bank", "queue bank", (1, 2)), (JobType, "charge", "job type charge", (2, 1))],
+)
+def test_a_locked_row_is_left_for_later(
+    session: Session, model: Any, name: str, left: str, seen: tuple[int, int]
+) -> None:
+    lock(session, model.objects.get(name=name))
 
-    assert in_time(lambda: sync("default")) == ["queue bank"]
-    assert (limit(), priority()) == (1, 2)
+    assert in_time(lambda: sync("default")) == [left]
+    assert (limit(), priority()) == seen
     session.roll_back()
 
     assert sync("default") == []
-    assert limit() == 2
+    assert (limit(), priority()) == (2, 2)
 
 
-def test_so_is_a_locked_job_type(session: Session) -> None:
-    lock(session, JobType.objects.get(name="charge"))
-
-    assert in_time(lambda: sync("default")) == ["job type charge"]
-    assert (limit(), priority()) == (2, 1)
-    session.roll_back()
-
-    assert sync("default") == []
-    assert priority() == 2
-
-
-def test_so_is_a_queue_that_somebody_is_creating(session: Session) -> None:
+def test_a_queue_that_somebody_is_creating_is_left_for_later(session: Session) -> None:
     """The first job of a queue creates it, in a transaction that may take long."""
     session.begin()
     session(lambda: hipq.enqueue("send"))
@@ -101,7 +96,7 @@ def test_so_is_a_queue_that_somebody_is_creating(session: Session) -> None:
     assert names(JobType) >= {"send", "weigh"}
 
 
-def test_so_is_a_job_type_that_somebody_is_creating(session: Session) -> None:
+def test_a_job_type_that_somebody_is_creating_is_left_for_later(session: Session) -> None:
     get_queue("default", "post")
     session.begin()
     session(lambda: hipq.enqueue("send"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -168,35 +169,16 @@ def test_a_type_without_a_usable_name_is_refused(declare: Declare, name: Any) ->
         declare(name)(handler)
 
 
-@pytest.mark.parametrize("wrong", [None, "handler", partial(handler)])
-def test_a_handler_is_a_function(declare: Declare, wrong: Any) -> None:
-    with pytest.raises(InvalidJobTypeError, match="is not a function"):
-        declare("charge_card")(wrong)
-
-
-def test_a_response_handler_is_a_function(declare: Declare) -> None:
-    declared = declare("charge_card")(handler)
-
-    with pytest.raises(InvalidJobTypeError, match="is not a function"):
-        declared.on_response(None)  # type: ignore[type-var]  # what is refused
-
-
-def test_a_decorator_without_a_name_is_refused() -> None:
-    said = 'job_type has no name; write @hipq.job_type("handler") above handler.'
-    with pytest.raises(InvalidJobTypeError) as caught:
-        hipq.job_type(handler)  # type: ignore[arg-type]  # what is refused
-
-    assert str(caught.value) == said
-
-
-@pytest.mark.parametrize("options", [{}, {"queue": "bank"}])
-def test_a_job_type_with_empty_parentheses_is_refused(options: Any) -> None:
-    with pytest.raises(InvalidJobTypeError) as caught:
-        hipq.job_type(**options)
-
-    assert str(caught.value) == (
-        'job_type has no name; write @hipq.job_type("charge_card") above the function.'
-    )
+@pytest.mark.parametrize(
+    ("given", "options", "said"),
+    [
+        ([handler], {}, 'job_type has no name; write @hipq.job_type("handler") above handler.'),
+        ([], {"queue": "bank"}, 'write @hipq.job_type("charge_card") above the function.'),
+    ],
+)
+def test_a_decorator_without_a_name_is_refused(given: Any, options: Any, said: str) -> None:
+    with pytest.raises(InvalidJobTypeError, match=re.escape(said)):
+        hipq.job_type(*given, **options)
 
 
 @pytest.mark.parametrize("decorator", ["on_response", "on_error"])
@@ -245,6 +227,8 @@ async def async_without(_a: Any, _b: Any, _c: Any) -> None:
         (two_arguments, "missing a required argument: 'request'"),
         (keyword_only, "too many positional arguments"),
         (async_without, "missing a required argument"),
+        (None, "handler None is not a function"),
+        (partial(handler), "is not a function"),
     ],
 )
 def test_a_handler_that_cannot_be_called_is_refused(
@@ -256,22 +240,23 @@ def test_a_handler_that_cannot_be_called_is_refused(
     assert get_declared("default", "charge") is None
 
 
-def test_a_response_handler_takes_the_job_and_the_response(declare: Declare) -> None:
+@pytest.mark.parametrize(
+    ("decorator", "wrong", "said"),
+    [
+        ("on_response", None, "is not a function"),
+        ("on_response", other_handler, r"is called with \(job, response\)"),
+        ("on_error", two_arguments, r"two_arguments.* is called with \(job\)"),
+    ],
+)
+def test_another_handler_that_cannot_be_called_is_refused(
+    declare: Declare, decorator: str, wrong: Any, said: str
+) -> None:
     declared = declare("charge")(handler)
 
-    with pytest.raises(InvalidJobTypeError, match=r"is called with \(job, response\)"):
-        declared.on_response(other_handler)  # type: ignore[type-var]  # refused by types, too
+    with pytest.raises(InvalidJobTypeError, match=said):
+        getattr(declared, decorator)(wrong)
 
-    assert declared.response_handler is None
-
-
-def test_a_retry_handler_takes_the_job(declare: Declare) -> None:
-    declared = declare("charge")(handler)
-
-    with pytest.raises(InvalidJobTypeError, match=r"two_arguments.* is called with \(job\)"):
-        declared.on_error(two_arguments)  # type: ignore[type-var]  # refused by types, too
-
-    assert declared.retry_handler is None
+    assert declared.response_handler is declared.retry_handler is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,6 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.testing import assert_enqueued
@@ -36,22 +36,26 @@ def counts(using: str) -> list[int]:
     return [model.objects.using(using).count() for model in MODELS]
 
 
-def test_a_job_is_in_the_database_of_its_instance(ran: list[str]) -> None:
+@pytest.mark.parametrize(
+    "enqueue",
+    [
+        lambda charge: hipq.enqueue("charge", job_key="k", instance="other"),
+        lambda charge: hipq.enqueue_many([hipq.NewJob("charge")], instance="other")[0],
+        lambda charge: charge.enqueue(),
+    ],
+    ids=["by name", "many", "of the type"],
+)
+def test_a_job_is_in_the_database_of_its_instance(
+    declare: Declare, enqueue: Callable[[Any], Job]
+) -> None:
     """T33."""
-    job = hipq.enqueue("charge", job_key="k", instance="other")
+    charge = declare("charge", instance="other")(lambda job: None)
+
+    job = enqueue(charge)
 
     assert job.using == "other"
     assert Job.objects.using("other").get() == job
     assert counts("default") == [0] * len(MODELS)
-
-
-def test_a_declared_type_enqueues_in_its_own_instance(declare: Declare) -> None:
-    """T33."""
-    charge = declare("charge_there", instance="other")(lambda job: None)
-
-    charge.enqueue()
-
-    assert Job.objects.using("other").get().job_type.name == "charge_there"
 
 
 def test_a_worker_serves_its_own_instance_only(ran: list[str]) -> None:
@@ -73,14 +77,6 @@ def test_the_same_key_lives_once_in_each_instance(ran: list[str]) -> None:
         with pytest.raises(hipq.DuplicateJobKeyError) as caught:
             hipq.enqueue("charge", job_key="k", instance=instance)
         assert caught.value.job.using == instance
-
-
-def test_many_jobs_are_created_in_the_database_of_their_instance(ran: list[str]) -> None:
-    """T33."""
-    (job,) = hipq.enqueue_many([hipq.NewJob("charge")], instance="other")
-
-    assert job.using == "other"
-    assert Job.objects.count() == 0
 
 
 def test_an_answer_goes_to_its_instance(declare: Declare) -> None:
@@ -155,15 +151,6 @@ def test_two_instances_may_share_a_database(settings: Settings, declare: Declare
     assert (here, ran) == (1, ["shop"])
     assert Queue.objects.filter(name="default").count() == 2
     assert Job.objects.live().get().queue.instance == "default"
-
-
-@pytest.mark.parametrize("name", ["Shop", "shop-1", "2shop", ""])
-def test_a_wrong_instance_name_is_refused(settings: Settings, name: str) -> None:
-    """T34."""
-    settings.HIPQ = {name: {}}
-
-    with pytest.raises(ConfigurationError, match="lower-case letters, digits and underscores"):
-        hipq.enqueue("echo")
 
 
 def test_the_test_kit_looks_into_the_instance_it_is_given(ran: list[str]) -> None:
