@@ -99,56 +99,6 @@ def test_all_options_of_a_start(api: Api) -> None:
     assert api.post("nodes", component="t.waits", alias="w", on_conflict="return") == {"node": pk}
 
 
-def test_a_node_that_is_started_names_its_user(api: Api) -> None:
-    pk = api.post("nodes", component="flow.wait", run=False)["node"]
-
-    assert flow.get(pk).info["created_by"] == "user:ann"
-    assert flow.get(pk).status == "completed"
-
-
-def test_a_start_is_refused_whole(api: Api) -> None:
-    taken = flow.start("flow.placeholder", run=False, alias="here")
-    for status, body in (
-        (422, {"component": "t.double"}),
-        (422, {"component": "no.such"}),
-        (422, {"component": "flow.graph"}),
-        (422, {"component": "flow.wait", "data": {"nope": [1]}}),
-        (422, {"component": "flow.wait", "data": {"in": "text"}}),
-        (422, {"component": "flow.wait", "parent": "nobody", "name": "a"}),
-        (422, {"component": "flow.wait", "parent": taken.pk}),
-        (422, {"component": "flow.wait", "alias": "5"}),
-        (422, {"component": "t.choosy"}),
-        (422, {"component": {"nodes": {"a": {"component": "t.choosy", "args": [0]}}}}),
-        (422, {"component": "flow.wait", "job": {"priority": "high"}}),
-        (422, {"component": "flow.wait", "at": "tomorrow"}),
-        (422, {"component": "flow.wait", "on_conflict": "replace"}),
-        (422, {"component": "flow.wait", "compnent": 1}),
-        (422, {}),
-        (409, {"component": "flow.wait", "alias": "here"}),
-    ):
-        assert api.refused("nodes", status, **body)["error"]
-    assert api.refused("nodes", 409, component="flow.wait", alias="here")["node"] == taken.pk
-    assert list(flow.Node.objects.all()) == [taken]
-
-
-@pytest.mark.parametrize("at", ["tomorrow", "2026-12-24T18:00:00", "2026-12-24"])
-def test_a_moment_that_is_none_is_refused_in_words_of_http(api: Api, at: str) -> None:
-    wait = flow.start("flow.wait", run=False)
-    for path, body in (("nodes", {"component": "flow.wait"}), (f"nodes/{wait.pk}/run", {})):
-        said = api.refused(path, 422, at=at, **body)["error"]
-        assert said == (
-            f"at: it is {at!r}; give seconds since 1970, or a time as 2026-12-24T18:00:00+01:00."
-        )
-
-
-def test_a_child_name_is_taken(api: Api) -> None:
-    parent = flow.start("flow.placeholder", run=False)
-    child = parent.spawn("a", "flow.wait", run=False)
-
-    said = api.refused("nodes", 409, component="flow.wait", parent=parent.pk, name="a")
-    assert said["node"] == child.pk
-
-
 def test_state_is_set_and_unset_at_once(api: Api) -> None:
     node = flow.start(Sum, run=False)
     node.state.set(a=1, b=2)
@@ -156,10 +106,6 @@ def test_state_is_set_and_unset_at_once(api: Api) -> None:
     assert api.post(f"nodes/{node.pk}/state", set={"c": 3}, unset=["a"]) == {
         "state": {"b": 2, "c": 3}
     }
-    api.refused(f"nodes/{node.pk}/state", 422, set={"d": 4, "flow.spec": {}})
-    api.refused(f"nodes/{node.pk}/state", 422, set=[])
-    api.refused(f"nodes/{node.pk}/state", 422, set={"d": 4}, unset=["flow.spec"])
-    api.refused(f"nodes/{node.pk}/state", 422, set={"d": 4}, unset=[5, {}, None])
     assert api.post(f"nodes/{node.pk}/state") == {"state": {"b": 2, "c": 3}}
     assert node.state.all() == {"b": 2, "c": 3}
 
@@ -170,9 +116,6 @@ def test_ports_are_set(api: Api) -> None:
     answer = api.post(f"nodes/{node.pk}/ports", inputs={"extra": {"default": 7}})
     assert answer["inputs"] == {"number": {"size": 0}, "extra": {"size": 0, "default": 7}}
     assert list(answer["outputs"]) == ["out"]
-    wrong: dict[str, Any]
-    for wrong in ({"a b": {}}, {"a": 5}, {"a": {"channels": 5}}, {"a": {"type": "date"}}):
-        api.refused(f"nodes/{node.pk}/ports", 422, inputs=wrong)
     assert list(api.post(f"nodes/{node.pk}/ports", inputs={})["inputs"]) == ["number"]
 
 
@@ -190,9 +133,6 @@ def test_a_node_runs(api: Api) -> None:
     other.terminate()
     assert api.post(f"nodes/{other.pk}/run", wait=0) == {"node": None}
     assert api.post(f"nodes/{other.pk}/run", force=True) == {"node": other.pk}
-    wrong: dict[str, Any]
-    for wrong in ({"at": 1e300}, {"at": "5"}, {"wait": -1}, {"force": 1}, {"run": {}}):
-        api.refused(f"nodes/{other.pk}/run", 422, **wrong)
 
 
 def test_a_node_tells_the_error_of_its_last_run(api: Api) -> None:
@@ -231,9 +171,6 @@ def test_a_node_is_locked_once(api: Api) -> None:
     assert api.post("nodes/n/refresh_lock", ttl=60) == {"refreshed": True}
     api.refused("nodes/n/unlock", 409, token="wrong")
     assert api.post("nodes/n/unlock", token=token) == {"unlocked": True}
-    wrong: dict[str, Any]
-    for wrong in ({"ttl": "long"}, {"ttl": -1}, {"ttl": True}, {}, {"ttl": None}):
-        api.refused("nodes/n/lock", 422, **wrong)
     assert node.lock(1)
 
 
@@ -248,15 +185,14 @@ def test_a_node_is_not_locked_while_it_runs(api: Api) -> None:
 
 
 def test_nodes_are_adopted_and_disowned(api: Api) -> None:
-    parent = flow.start(Recorder, run=False, alias="parent")
+    flow.start(Recorder, run=False, alias="parent")
     orphan = flow.start(Recorder, run=False, alias="orphan")
 
     answer = api.post("nodes/parent/adopt", child="orphan", name="child")
     assert answer == {"children": {"child": orphan.pk}}
-    assert api.refused("nodes/parent/adopt", 422, child=orphan.pk, name="again")
-    assert api.refused("nodes/orphan/adopt", 422, child=parent.pk, name="above")
-    assert api.refused("nodes/parent/adopt", 422, child="nobody", name="x")
-    assert api.refused("nodes/parent/disown", 422, name="nobody")
+    assert (
+        "has a parent" in api.refused("nodes/parent/adopt", 422, child="orphan", name="b")["error"]
+    )
     assert api.post("nodes/parent/disown", name="child") == {"children": {}}
 
 
@@ -272,9 +208,6 @@ def test_entries_stay_and_are_limited(api: Api) -> None:
     assert [entry["data"] for entry in answer["entries"]] == list(range(10))
     more = api.post(f"nodes/{node.pk}/inputs/number/entries", count=100)
     assert len(more["entries"]) == 100
-    wrong: Any
-    for wrong in (0, 101, 1.5, True, "5"):
-        api.refused(f"nodes/{node.pk}/inputs/number/entries", 422, count=wrong)
 
 
 def test_looking_at_a_port_makes_none(api: Api) -> None:
@@ -286,36 +219,11 @@ def test_looking_at_a_port_makes_none(api: Api) -> None:
     assert api.post(f"nodes/{node.pk}/inputs/some/entries")["entries"][0]["data"] is None
 
 
-def test_a_default_is_read(api: Api) -> None:
-    node = flow.start(Sum, inputs={"number": {"default": None}}, run=False)
-
-    answer = api.post(f"nodes/{node.pk}/inputs/number/read")
-    assert (answer["id"], answer["data"]) == (0, None)
-
-
-def test_writes_are_checked(api: Api) -> None:
+def test_many_messages_are_written_at_once(api: Api) -> None:
     node = flow.start(Double, run=False)
-    path = f"nodes/{node.pk}/inputs/number/write"
+    api.post(f"nodes/{node.pk}/inputs/number/write", list=[1] * 10_000)
 
-    assert "takes int" in api.refused(path, 422, data="five")["error"]
-    api.refused(path, 422, list=[1, "five"])
-    api.refused(path, 422)
-    api.refused(path, 422, data=1, list=[2])
-    api.refused(path, 422, list=5)
-    assert node.inputs["number"].size == 0
-    api.post(path, list=[1] * 10_000)
     assert node.inputs["number"].size == 10_000
-
-
-def test_unknown_nodes_and_ports(api: Api) -> None:
-    node = flow.start(Double, run=False)
-
-    for path in ("nodes/0/run", "nodes/nobody/run", f"nodes/{'9' * 5000}/run", "nodes/%00/run"):
-        assert "no node" in api.refused(path, 404)["error"]
-    for port in ("nope", "*", "a%20b", "%00", "x" * 300):
-        assert api.refused(f"nodes/{node.pk}/inputs/{port}/read", 404)["error"]
-        assert api.refused(f"nodes/{node.pk}/inputs/{port}/entries", 404)["error"]
-    assert api.ask("POST", f"nodes/{node.pk}/ports/number/read").status_code == 404
 
 
 # Channels, log, context, run
@@ -327,9 +235,6 @@ def test_messages_are_published(api: Api) -> None:
     assert api.post("publish", channel="/orders/new", message={"id": 1}) == {}
     assert node.inputs["number"].peek() == [{"id": 1}]
     assert api.post("publish", channel="/orders", message=None) == {}
-    wrong: dict[str, Any]
-    for wrong in ({"channel": "orders", "message": 1}, {"message": 1}, {"channel": "/orders"}):
-        api.refused("publish", 422, **wrong)
     assert node.inputs["number"].size == 2
 
 
@@ -340,19 +245,6 @@ def test_entries_are_logged_with_their_context(api: Api) -> None:
     first, second = LogEntry.objects.order_by("pk")
     assert (first.entry["message"], first.entry["user"]) == ("by hand", "ann")
     assert second.entry["what"] == [1]
-    api.refused("log", 422, entry=5)
-    api.refused("log", 422, entry="x", context={"node": 5})
-
-
-def test_a_large_context_is_refused(api: Api) -> None:
-    node = flow.start(Sum, run=False)
-    path = f"nodes/{node.pk}/inputs/number/write"
-    api.post(path, data=1, context={"note": "\u00e9" * 4_000})
-
-    said = api.refused(path, 413, list=[2, 3], context={"note": "\u00e9" * 4_100})["error"]
-
-    assert said == "context: it has 8,212 bytes as JSON, at most 8,192 are taken."
-    assert node.inputs["number"].peek(9) == [1]
 
 
 def test_messages_carry_the_context_of_a_body(api: Api) -> None:
@@ -361,9 +253,6 @@ def test_messages_carry_the_context_of_a_body(api: Api) -> None:
 
     api.post(f"{path}/write", data=1, context={"user": "ann"})
     assert api.post(f"{path}/entries")["entries"][0]["context"] == {"user": "ann"}
-    wrong: Any
-    for wrong in ({"node": 1}, {"run": 1}, {"channel": "/a"}, ["user"], "ann"):
-        api.refused(f"{path}/write", 422, data=1, context=wrong)
     assert flow.get(node.pk).inputs["number"].size == 1
 
 
@@ -386,16 +275,6 @@ def test_a_node_runs_after_another_verb(api: Api) -> None:
     assert (testing.due(parent), testing.due(node)) == (1, 0)
     assert api.post(f"nodes/{node.pk}/outputs/out/write", data=1, run={})["run"] == node.pk
     assert testing.due(node) == 1
-
-
-def test_a_wrong_run_undoes_the_verb(api: Api) -> None:
-    node = flow.start(Recorder, run=False)
-
-    wrong: Any
-    for wrong in ({"wait": -1}, {"now": True}, [], {"at": "soon"}, {"force": "yes"}):
-        api.refused(f"nodes/{node.pk}/state", 422, set={"a": 1}, run=wrong)
-    assert node.state.all() == {}
-    assert node.status == "completed"
 
 
 # Graphs
@@ -429,23 +308,101 @@ def test_a_wrong_graph_is_refused_with_all_problems(api: Api) -> None:
     assert flow.Node.objects.count() == 3
 
 
-def test_a_graph_of_odd_shape_is_refused_with_all_problems(api: Api) -> None:
-    nodes = {"a": {"component": "flow.connect", "inputs": 5, "args": 5}}
-    spec = {"nodes": nodes, "inputs": {"in": ["a.in", "a.in"], "": "a.in", "out": 5}}
-
-    said = api.refused("nodes", 422, component=spec)
-
-    paths = {problem["path"] for problem in said["problems"]}
-    assert paths >= {"nodes.a.inputs", "nodes.a.args", "inputs.in", "inputs.", "inputs.out"}
-    assert not flow.Node.objects.exists()
-
-
 def test_what_is_no_graph_has_none(api: Api) -> None:
     node = flow.start(Double, run=False)
 
     assert api.ask("GET", f"nodes/{node.pk}/graph").status_code == 404
     said = api.refused(f"nodes/{node.pk}/graph", 422, spec={"nodes": {}})
     assert said["problems"] == [{"path": "spec", "message": f"{node} is no graph.", "hint": ""}]
+
+
+# What is refused
+
+WHEN = "give seconds since 1970, or a time as 2026-12-24T18:00:00+01:00."
+WAIT, WRITE = {"component": "flow.wait"}, "nodes/n/inputs/number/write"
+ODD = {
+    "nodes": {"a": {"component": "flow.connect", "inputs": 5, "args": 5}},
+    "inputs": {"in": ["a.in", "a.in"], "": "a.in", "out": 5},
+}
+REFUSALS: list[tuple[int, str, dict[str, Any], str]] = [
+    (422, "nodes", {"component": "t.double"}, "is not public"),
+    (422, "nodes", {"component": "no.such"}, "is not public"),
+    (422, "nodes", {"component": "flow.graph"}, "Give the spec itself"),
+    (422, "nodes", {"component": "t.choosy"}, "check_args refused the arguments"),
+    (422, "nodes", {"component": {"nodes": {"a": {"component": "t.choosy", "args": [0]}}}}, "a: "),
+    (422, "nodes", {"component": ODD}, "inputs.out: it is 5"),
+    (422, "nodes", WAIT | {"data": {"nope": [1]}}, "has no in-port 'nope'"),
+    (422, "nodes", WAIT | {"data": {"in": "text"}}, "give a list of messages"),
+    (422, "nodes", WAIT | {"parent": "nobody", "name": "a"}, "no node"),
+    (422, "nodes", WAIT | {"parent": "here"}, "child name None"),
+    (422, "nodes", WAIT | {"alias": "5"}, "'5'"),
+    (422, "nodes", WAIT | {"job": {"priority": "high"}}, "priority"),
+    (422, "nodes", WAIT | {"on_conflict": "replace"}, "give 'raise' or 'return'"),
+    (422, "nodes", WAIT | {"compnent": 1}, "did you mean 'component'"),
+    (422, "nodes", {}, "the body has no 'component'"),
+    (409, "nodes", WAIT | {"alias": "here"}, "here"),
+    (409, "nodes", WAIT | {"parent": "here", "name": "a"}, "has a child 'a'"),
+    *((422, "nodes", WAIT | {"at": at}, WHEN) for at in ("soon", "2026-12-24T18:00", "2026-12-24")),
+    *((422, "nodes/n/run", {"at": at}, WHEN) for at in ("soon", "5")),
+    (422, "nodes/n/run", {"at": 1e300}, "out of range"),
+    (422, "nodes/n/run", {"wait": -1}, "wait"),
+    (422, "nodes/n/run", {"force": 1}, "force: it is 1; give true or false."),
+    (422, "nodes/n/run", {"run": {}}, "'run'"),
+    (422, "nodes/n/state", {"set": {"d": 4, "flow.spec": {}}}, "flow.spec"),
+    (422, "nodes/n/state", {"set": []}, "give an object"),
+    (422, "nodes/n/state", {"set": {"d": 4}, "unset": ["flow.spec"]}, "flow.spec"),
+    (422, "nodes/n/state", {"set": {"d": 4}, "unset": [5, {}, None]}, "5"),
+    *(
+        (422, "nodes/n/state", {"set": {"d": 4}, "run": run}, said)
+        for run, said in (
+            ({"wait": -1}, "wait"), ({"now": 1}, "'now'"), ([], "run"), ({"at": "soon"}, WHEN),
+        )
+    ),
+    (422, "nodes/n/ports", {"inputs": {"a b": {}}}, "use letters"),
+    (422, "nodes/n/ports", {"inputs": {"a": 5}}, "are no dict"),
+    (422, "nodes/n/ports", {"inputs": {"a": {"channels": 5}}}, "give a list of names"),
+    (422, "nodes/n/ports", {"inputs": {"a": {"type": "date"}}}, "none of JSON's"),
+    *((422, "nodes/n/lock", {"ttl": ttl}, "ttl") for ttl in ("long", -1, True, None)),
+    (422, "nodes/n/lock", {}, "the body has no 'ttl'"),
+    (422, "nodes/n/adopt", {"child": "here", "name": "above"}, "above it"),
+    (422, "nodes/n/adopt", {"child": "nobody", "name": "x"}, "no node"),
+    (422, "nodes/n/disown", {"name": "nobody"}, "has no child 'nobody'"),
+    *((422, "nodes/n/inputs/number/entries", {"count": c}, "count") for c in (0, 101, 1.5, True)),
+    (422, WRITE, {"data": "five"}, "takes int"),
+    (422, WRITE, {"list": [1, "five"]}, "takes int"),
+    (422, WRITE, {"list": 5}, "give a list"),
+    (422, WRITE, {}, "either 'data', one message, or 'list'"),
+    (422, WRITE, {"data": 1, "list": [2]}, "either 'data', one message, or 'list'"),
+    *((422, WRITE, {"data": 1, "context": c}, "context") for c in ({"node": 1}, {"run": 1}, ["a"])),
+    (413, WRITE, {"list": [2, 3], "context": {"note": "\u00e9" * 4_100}}, "it has 8,212 bytes"),
+    (422, "publish", {"channel": "orders", "message": 1}, "a name begins with /"),
+    (422, "publish", {"message": 1}, "the body has no 'channel'"),
+    (422, "publish", {"channel": "/orders"}, "the body has no 'message'"),
+    (422, "log", {"entry": 5}, "give a text or an object"),
+    *((404, f"nodes/{n}/run", {}, "no node") for n in ("0", "nobody", "9" * 5_000, "%00")),
+    *(
+        (404, f"nodes/n/inputs/{port}/{verb}", {}, "port")
+        for port in ("nope", "*", "a%20b", "%00", "x" * 300)
+        for verb in ("read", "entries")
+    ),
+]  # fmt: skip
+
+
+def test_what_is_refused_changes_nothing(api: Api) -> None:
+    here = flow.start("flow.placeholder", run=False, alias="here")
+    here.spawn("n", Double, run=False, alias="n")
+    here.spawn("a", "flow.wait", run=False)
+    before = list(flow.Node.objects.order_by("pk").values())
+    for status, path, body, said in REFUSALS:
+        error = api.refused(path, status, **body)["error"]
+        assert said in error, (path, body, error)
+
+    assert list(flow.Node.objects.order_by("pk").values()) == before
+    assert flow.get("n").inputs["number"].size == 0
+    assert not LogEntry.objects.exists()
+    taken = api.refused("nodes", 409, component="flow.wait", alias="here")["node"]
+    assert taken == here.pk
+    assert api.ask("POST", "nodes/n/ports/number/read").status_code == 404
 
 
 # Instances
