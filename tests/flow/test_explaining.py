@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from asgiref.sync import async_to_sync
 
@@ -49,43 +51,27 @@ def test_a_run_that_waits_says_what_its_job_waits_for() -> None:
     assert "paused" in codes(node)
 
 
-def test_the_ports_that_are_empty_are_named() -> None:
-    @flow.component("t.needs_two")
-    class Pair(flow.Component):
-        one, two, out = flow.In(), flow.In(), flow.Out()
-
-        def perform(self) -> None:
-            for pair in self.each("one", "two"):
-                self.out.write(pair)
-
-    node = flow.start(Pair, run=False)
-    node.inputs["one"].write(1)
+@pytest.mark.parametrize(
+    ("component", "data", "code", "said"),
+    [
+        ("t.both", {"a": [1]}, "incomplete",
+         "It looked at its messages and waits for more, on b."),
+        ("flow.widget", {"order": [1, 2]}, "for_a_person",
+         "A person has to look at 2 messages and to write to the out-ports."),
+    ],
+)  # fmt: skip
+def test_a_node_that_left_its_messages_says_for_what_it_waits(
+    component: str, data: Any, code: str, said: str
+) -> None:
+    node = flow.start(component, data=data)
     testing.drain()
 
     [reason] = flow.explain(node)
-    assert (reason.code, str(reason)) == (
-        "incomplete", "It looked at its messages and waits for more, on two.",
-    )  # fmt: skip
-
-
-def test_a_widget_waits_for_a_person() -> None:
-    node = flow.start("flow.widget", data={"order": [1, 2]})
-    testing.drain()
-
-    [reason] = flow.explain(node)
-    assert (reason.code, str(reason)) == (
-        "for_a_person", "A person has to look at 2 messages and to write to the out-ports.",
-    )  # fmt: skip
+    assert (reason.code, str(reason)) == (code, said)
 
 
 def test_a_deleted_node_has_no_reasons() -> None:
     node = in_status("terminated")
     node.delete()
     with pytest.raises(flow.NodeDeletedError):
-        flow.explain(node)
-
-
-def test_it_is_asked_in_async_code() -> None:
-    node = in_status("failed")
-
-    assert async_to_sync(flow.aexplain)(node) == flow.explain(node)
+        async_to_sync(flow.aexplain)(node)

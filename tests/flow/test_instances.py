@@ -151,18 +151,11 @@ def test_ports_of_several_instances_are_not_joined(act: Callable[[Port, Port], A
     assert near.inputs["in"] != far_one.inputs["in"]
     with pytest.raises(flow.FamilyError, match="different instances"):
         act(source.outputs["out"], far_one.inputs["in"])
+    with pytest.raises(flow.FamilyError, match="is of instance 'other'"):
+        source.adopt(far_one, "kid")
 
     assert source.outputs["out"].size == 1
     assert near.inputs["in"].size == far_one.inputs["in"].size == 0
-
-
-def test_a_node_is_not_adopted_across_instances() -> None:
-    near, far_one = same_ids()
-    parent = flow.start("flow.connect", run=False)
-    with pytest.raises(flow.FamilyError, match="is of instance 'other'"):
-        parent.adopt(far_one, "kid")
-    assert parent.children == {}
-    assert near.parent is None
 
 
 def test_a_run_does_not_adopt_the_node_that_got_the_id_of_another_one(script: Script) -> None:

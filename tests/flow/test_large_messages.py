@@ -31,34 +31,21 @@ def text(number: int, size: int = 2 * LARGE) -> str:
     return random.Random(number).randbytes(size // 2).hex()
 
 
-def test_small_and_large_messages_are_read_in_their_order(script: Script) -> None:
+def test_small_and_large_messages_are_seen_and_read_in_their_order(script: Script) -> None:
     given = [text(n) if n % 3 else n for n in range(300)]
-    read: list[Any] = []
+    seen, read = list[Any](), list[Any]()
 
     def perform(run: Any) -> None:
+        seen.append((run.item.size, run.item.has_data, run.item.peek(3)))
         read.extend(run.each("item"))
-
-    script.perform = perform
-    node = flow.start("t.scripted", run=False)
-    node.inputs["item"].write_many(given)
-    testing.drain()
-
-    assert read == given
-    assert not Message.objects.exists()
-
-
-def test_large_messages_are_seen_before_they_are_read(script: Script) -> None:
-    given = [text(n) for n in range(5)]
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        seen.append((run.item.size, run.item.has_data, run.item.peek(3), list(run.item)))
 
     script.perform = perform
     flow.start("t.scripted", data={"item": given})
     testing.drain()
 
-    assert seen == [(5, True, given[:3], given)]
+    assert seen[0] == (300, True, given[:3])
+    assert read == given
+    assert not Message.objects.exists()
 
 
 def test_a_run_holds_no_more_of_them_than_it_needs(script: Script) -> None:
@@ -120,39 +107,25 @@ def test_a_standard_component_leaves_the_rest_to_the_next_run(
     assert not node.inputs["in"].size
 
 
-def test_a_large_message_that_somebody_takes_meanwhile_is_passed_over(script: Script) -> None:
-    given = [text(n, MEGABYTE) for n in range(4)]
-    read: list[Any] = []
-    ids: list[int] = []
-
-    def perform(run: Any) -> None:
-        for item in run.each("item"):
-            read.append(item)
-            if len(read) == 1:
-                Message.objects.filter(pk=ids[2]).delete()
-
-    script.perform = perform
-    node = flow.start("t.scripted", run=False)
-    node.inputs["item"].write_many(given)
-    ids.extend(Message.objects.order_by("pk").values_list("pk", flat=True))
-    testing.drain()
-
-    assert read == [given[0], given[1], given[3]]
-    assert not Message.objects.exists()
-
-
-def test_a_full_first_page_that_somebody_empties_is_passed_over(script: Script) -> None:
+@pytest.mark.parametrize("taken", [[2], [*range(FIRST_PAGE + 1)]], ids=["one", "all"])
+def test_large_messages_that_somebody_takes_meanwhile_are_passed_over(
+    script: Script, taken: list[int]
+) -> None:
+    count = 4 if len(taken) == 1 else len(taken)
+    given = [text(n, MEGABYTE if count == 4 else 2 * LARGE) for n in range(count)]
     node, read = flow.start("t.scripted", run=False), list[Any]()
-    node.inputs["item"].write_many([text(n) for n in range(FIRST_PAGE + 1)])
+    node.inputs["item"].write_many(given)
+    ids = list(Message.objects.order_by("pk").values_list("pk", flat=True))
 
     def perform(run: Any) -> None:
-        Message.objects.all().delete()
+        Message.objects.filter(pk__in=[ids[n] for n in taken]).delete()
         read.extend(run.each("item"))
 
     script.perform = perform
     testing.drain()
 
-    assert (read, node.status) == ([], "completed")
+    assert read == [text for n, text in enumerate(given) if n not in taken]
+    assert (node.status, Message.objects.exists()) == ("completed", False)
 
 
 def repeated(number: int, size: int) -> str:

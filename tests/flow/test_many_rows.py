@@ -49,7 +49,10 @@ def tree() -> flow.Node:
     return root
 
 
-def test_a_tree_is_terminated_and_deleted(tree: flow.Node) -> None:
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_a_tree_is_terminated_and_deleted(tree: flow.Node, is_heard: bool) -> None:
+    hears = {"a": {"channels": ["/flow"] * is_heard}}
+    other = flow.start("flow.widget", run=False, inputs=hears)
     assert tree.is_idle()
     tree.terminate(recursive=True)
     assert not tree.is_terminated()
@@ -57,8 +60,8 @@ def test_a_tree_is_terminated_and_deleted(tree: flow.Node) -> None:
     assert tree.is_terminated()
     assert tree.delete()
 
-    assert not Node.objects.exists()
-    assert not NodePort.objects.exists()
+    assert [*Node.objects.all()] == [other]
+    assert not NodePort.objects.exclude(node=other.pk).exists()
 
 
 def statements_of(tree: flow.Node, **how: Any) -> int:
@@ -86,13 +89,6 @@ def test_a_tree_is_terminated_by_few_statements(force: bool, is_heard: bool) -> 
     statements_of(small, force=force)  # what is read once is known then
     assert statements_of(running(8), force=force) == statements_of(large, force=force)
     assert Wake.objects.values("node").distinct().count() >= 49
-
-
-def test_a_tree_is_deleted_of_which_somebody_is_told(tree: flow.Node) -> None:
-    flow.start("flow.widget", run=False, inputs={"a": {"channels": ["/flow"]}})
-    tree.terminate(recursive=True, force=True)
-
-    assert tree.delete()
 
 
 @pytest.mark.conformance
