@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,14 +31,6 @@ def stumbling(job: Job) -> None:
     """Raise the first time."""
     if job.attempt == 1:
         raise OSError("a stumble")
-
-
-@hipq.job_type("measured", queue="limited")
-def measured(job: Job) -> None:
-    """Write down when it began and ended, with its weight."""
-    note(job, "begin")
-    time.sleep(job.job_data["seconds"])
-    note(job, "end")
 
 
 @hipq.job_type("held", queue="held")
@@ -96,20 +87,6 @@ def leaving(job: Job) -> None:
 def once(job: Job) -> None:
     """Note that it ran; it never wants to run again."""
     note(job, "begin")
-
-
-@hipq.job_type("stopping", queue="stopping")
-def stopping(job: Job) -> str:
-    """Run where `stop_once` let it."""
-    return "ran"
-
-
-def stop_once(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
-    """Let all run; the first process that is asked stops, as a machine that sleeps."""
-    with suppress(FileExistsError):
-        Path(candidates[0].job_data["stopped"]).touch(exist_ok=False)
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return [hipq.Run() for _ in candidates]
 
 
 def never_return(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+import hipq_django as hipq
+from hipq_django.models import Job
 from tests.kafka import KafkaCluster, kafka_cluster
 from tests.processes.forked import READ_EARLY, RESTART, ForkedProcess
 
@@ -49,6 +51,18 @@ def eventually(
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain until {what}"
         time.sleep(LOOK_SECONDS)
+
+
+def hold(tmp_path: Path, name: str = "", **options: Any) -> tuple[Job, Path, Path]:
+    """Enqueue a job that says when it runs, and ends when it may; return its files too."""
+    notes, gate = tmp_path / f"notes{name}", tmp_path / f"gate{name}"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)}, **options)
+    return job, notes, gate
+
+
+def begun(notes: Path) -> int:
+    """Return how many handlers noted that they run; the file is there before its first line."""
+    return notes.read_text().count("begin") if notes.exists() else 0
 
 
 @dataclass

@@ -2,10 +2,8 @@
 
 import json
 import os
-import random
 import re
 import signal
-import time
 from io import StringIO
 from pathlib import Path
 
@@ -15,92 +13,24 @@ from django.db import OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Worker
-from tests.processes.conftest import DEADLINE_SECONDS, Process, Workers, eventually, nightly
+from tests.processes.conftest import (
+    DEADLINE_SECONDS,
+    Process,
+    Workers,
+    begun,
+    eventually,
+    hold,
+    nightly,
+)
 
 pytestmark = pytest.mark.processes
 
-JOBS = 2_000
-
-END_SESSIONS = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
-    AND backend_type = 'client backend' AND pid <> pg_backend_pid()
-"""
 """Not those of autovacuum, which an owner may not end."""
-
-
-def enqueue_quick(number: int, seconds: float, *, first: int = 0) -> None:
-    """Enqueue jobs that work for a moment each."""
-    hipq.enqueue_many(
-        hipq.NewJob("quick", {"number": n, "seconds": seconds})
-        for n in range(first, first + number)
-    )
-
-
-def assert_all_succeeded(number: int) -> None:
-    """Every job is final with its own result, and none is there twice."""
-    jobs = Job.objects.filter(job_type__name="quick")
-    assert not jobs.live().exists()
-    assert sorted(jobs.filter(outcome="succeeded").values_list("result", flat=True)) == list(
-        range(number)
-    )
-
-
-@pytest.mark.nightly
-def test_no_job_is_lost_while_workers_are_killed_ten_times(workers: Workers) -> None:
-    """T1, T18, T19: SIGKILL at random moments, a new worker for each killed one."""
-    enqueue_quick(JOBS, 0.02)
-    chance = random.Random(7)
-    running = [workers.start("chaos", "-v0") for _ in range(2)]
-    for _ in range(10):
-        time.sleep(chance.uniform(0.3, 1.5))  # a random moment is what is tested
-        victim = running.pop(0)
-        victim.kill()
-        running.append(workers.start("chaos", "-v0"))
-
-    eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
-
-    assert_all_succeeded(JOBS)
-
-
-@pytest.mark.postgres
-@pytest.mark.parametrize(("jobs", "seconds"), [(100, 1), nightly(JOBS, 10)])
-def test_workers_survive_the_end_of_all_their_connections(
-    workers: Workers, jobs: int, seconds: float
-) -> None:
-    """Every connection but the test's own is terminated each half second."""
-    running = [workers.start("chaos", "-v0") for _ in range(2)]
-    workers_of_jobs = Job.objects.final().values("last_worker_id").distinct()
-
-    def have_both_run() -> bool:
-        if not Job.objects.live().exists():  # the other worker may have come too late for these
-            enqueue_quick(40, 0.02, first=Job.objects.count())
-        return workers_of_jobs.count() == len(running)
-
-    # A worker that loses its connection while it starts says so and ends.
-    eventually(have_both_run, "both workers have run jobs")
-    before = Job.objects.count()
-    enqueue_quick(jobs, 0.02, first=before)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        with connection.cursor() as cursor:
-            cursor.execute(END_SESSIONS)
-        time.sleep(0.5)
-
-    eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
-
-    assert [process.poll() for process in running] == [None, None]
-    assert_all_succeeded(before + jobs)
-
-
-def begun(notes: Path) -> int:
-    """Return how many handlers noted that they run; the file is there before its first line."""
-    return notes.read_text().count("begin") if notes.exists() else 0
 
 
 def test_a_killed_workers_job_is_run_by_another(workers: Workers, tmp_path: Path) -> None:
     """T18: recovered by the heartbeat, long before the timeout."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     first = workers.start("held")
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
@@ -145,8 +75,7 @@ def test_a_child_that_dies_is_replaced_and_its_job_taken_over_at_once(
     workers: Workers, tmp_path: Path
 ) -> None:
     """Whatever its exit code; the beats are so slow that nobody could find it silent."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     supervisor = workers.start("--processes", "2")
     eventually(lambda: begun(notes) == 1, "a child runs it")
     victim = Worker.objects.get(jobs=job).name
@@ -204,8 +133,7 @@ def test_a_stopped_worker_that_wakes_up_drops_what_others_took_over(
     workers: Workers, tmp_path: Path
 ) -> None:
     """SIGSTOP, as a machine that sleeps: the late result does not overwrite the other one."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     sleeper = workers.start("held")
     eventually(lambda: begun(notes) == 1, "the handler runs")
     stop_between_writes(sleeper, job)
@@ -222,31 +150,6 @@ def test_a_stopped_worker_that_wakes_up_drops_what_others_took_over(
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
     job.refresh_from_db()
     assert (job.attempt, job.attempts.count()) == (2, 1)
-    assert sleeper.poll() is None
-
-
-@pytest.mark.postgres
-def test_a_worker_that_stops_while_it_admits_does_not_keep_its_queue(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """SIGSTOP under the lock of the queue, as a machine that loses its power: three beats."""
-    stopped = tmp_path / "stopped"
-    queues = {"stopping": {"THROTTLERS": ["tests.processapp.jobs.stop_once"]}}
-    workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
-    job = hipq.enqueue("stopping", {"stopped": str(stopped)})
-    sleeper = workers.start("stopping")
-    eventually(stopped.exists, "the worker stops in the middle of an admission")
-    workers.start("stopping")
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "another worker runs the job")
-
-    sleeper.send_signal(signal.SIGCONT)
-
-    eventually(
-        lambda: Worker.objects.filter(state=Worker.State.RUNNING).count() == 2,
-        "the first one is back under a new row",
-    )
-    job.refresh_from_db()
-    assert (job.outcome, job.result, job.attempt) == ("succeeded", "ran", 1)
     assert sleeper.poll() is None
 
 
@@ -279,8 +182,7 @@ def test_sigterm_finishes_what_is_running_and_claims_nothing_more(
 
 def test_a_second_sigterm_lets_go_of_running_jobs(workers: Workers, tmp_path: Path) -> None:
     """The job goes back at once, without a counted failure, and another worker runs it."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     worker = workers.start("held")
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
@@ -335,8 +237,7 @@ def test_a_signal_for_the_whole_process_group_counts_once(
 def test_what_has_not_ended_when_the_drain_is_over_is_put_back(
     workers: Workers, tmp_path: Path, processes: str
 ) -> None:
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     worker = workers.start("held", "--drain-seconds", "0.5", "--processes", processes)
     eventually(lambda: begun(notes) == 1, "the handler runs")
 
@@ -356,8 +257,7 @@ def test_processes_that_a_handler_forks_and_ends_do_not_end_its_worker(
     workers: Workers, tmp_path: Path
 ) -> None:
     """They have the signals of their own."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     forking = hipq.enqueue("forks")
     worker = workers.start("held", "forks", "--threads", "4", "--drain-seconds", "3600")
 

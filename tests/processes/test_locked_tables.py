@@ -19,7 +19,7 @@ from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
-from tests.processes.conftest import Process, Workers, eventually
+from tests.processes.conftest import Process, Workers, eventually, hold
 from tests.processes.forked import HEARTBEAT_MIN
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -137,8 +137,7 @@ def test_a_worker_that_is_told_to_stop_leaves_a_result_whose_row_stays_locked(
     workers: Workers, tmp_path: Path
 ) -> None:
     """It waits for the lock as long as for a database that is away; then others take it over."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     worker = workers.start("held")
     eventually(notes.exists, "the handler runs")
 

@@ -18,9 +18,8 @@ import hipq_django as hipq
 from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.stop_signals import ENDED_ITSELF
 from tests.factories import AnswerFactory
-from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Workers, begun, eventually
 from tests.processes.forked import HEARTBEAT_MIN, LAST_RESORT, PASS
-from tests.processes.test_crashes import begun
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 

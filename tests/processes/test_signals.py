@@ -12,7 +12,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Job, Worker
-from tests.processes.conftest import Workers, eventually, nightly
+from tests.processes.conftest import Workers, eventually, hold, nightly
 from tests.processes.forked import END
 
 pytestmark = pytest.mark.processes
@@ -23,8 +23,7 @@ def test_a_hangup_lets_a_worker_finish_what_is_running(
     workers: Workers, tmp_path: Path, processes: str
 ) -> None:
     """It comes from a terminal that closes, to all processes of the group."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    job, notes, gate = hold(tmp_path)
     worker = workers.start("held", "--processes", processes)
     eventually(notes.exists, "the handler runs")
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -21,9 +20,8 @@ from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.processes.connections import look_after_own, shut_all
 from tests.plugin import renamed
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import Workers, begun, eventually, hold
 from tests.processes.forked import CONNECT_MIN, HEARTBEAT_MIN, LAST_RESORT
-from tests.processes.test_crashes import begun
 from tests.proxy import Proxy, proxy
 
 pytestmark = [
@@ -45,13 +43,6 @@ def wire(workers: Workers) -> Iterator[Proxy]:
         url = f"postgres://{info.user}:{info.password}@127.0.0.1:{wire.port}/{info.dbname}"
         workers.environment["DATABASE_URL"] = renamed(url, info.dbname)
         yield wire
-
-
-def hold(tmp_path: Path, name: str = "", **options: Any) -> tuple[Job, Path, Path]:
-    """Enqueue a job that says when it runs, and ends when it may; return its files too."""
-    notes, gate = tmp_path / f"notes{name}", tmp_path / f"gate{name}"
-    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)}, **options)
-    return job, notes, gate
 
 
 def is_final(job: Job) -> bool:
