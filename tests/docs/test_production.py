@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import os
 import re
@@ -25,7 +24,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from hipq_django.admin import job_actions, queues
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.endings import Trend
 from tests.conftest import ROOT
@@ -37,7 +35,6 @@ from tests.processes.conftest import eventually
 
 PAGE = Document(ROOT / "docs" / "production.md")
 FILES = ROOT / "docs" / "production"
-LANGUAGES = {"python", "py", "sh", "console", "sql"}
 
 MIGRATED = f"{DATABASE}_migrated"
 
@@ -428,18 +425,6 @@ def test_a_restored_queue_starts_paused_and_with_new_ids(shop: FreshProject) -> 
     assert int(shop.manage("shell", "-c", code).split()[-1]) > 10_000_000
 
 
-def test_after_a_restore_answers_are_asked_for_before_a_worker_lets_jobs_time_out() -> None:
-    _, steps = " ".join(PAGE.text.split()).split("A restore sets your database back", 1)
-
-    asked, started = (
-        steps.index(said)
-        for said in ("send again the answers of the lost time", "Start the workers")
-    )
-
-    assert asked < started
-    assert steps.count("send again the answers") == 1
-
-
 def execute_lines(shop: FreshProject, console: str) -> None:
     for line in console.splitlines():
         shop.manage(*shlex.split(line.removeprefix("$ python manage.py ")))
@@ -466,89 +451,34 @@ def test_every_file_is_named_on_the_page() -> None:
     assert {path for path in FILES.rglob("*") if path.is_file()} <= linked
 
 
-def test_every_block_is_of_a_kind_that_these_tests_know() -> None:
-    assert {block.language for block in PAGE.blocks()} == LANGUAGES
-    assert all(block.file for block in PAGE.blocks() if block.language == "python")
+def test_the_files_fit_together() -> None:
+    specs = {manifest["metadata"]["name"]: pod for manifest, pod in pods()}
+    containers = [container for pod in specs.values() for container in pod["containers"]]
+    labels = [m["spec"]["template"]["metadata"]["labels"] for m in manifests() if deploys(m)]
 
-
-def test_the_commands_for_kubernetes_name_files_that_are_there() -> None:
-    for script in sh_blocks("kubectl") + sh_blocks("install"):
-        for name in re.findall(r"[\w-]+\.(?:yaml|service|timer|env)\b", script):
-            assert list(FILES.rglob(name)) or name == "hipq-worker.service"
-
-
-def test_a_worker_is_given_the_same_time_to_stop_everywhere() -> None:
-    [pod] = [pod for _, pod in pods() if "livenessProbe" in pod["containers"][0]]
-
-    assert pod["terminationGracePeriodSeconds"] == 90
-    assert unit("hipq-worker.service")["Service"]["TimeoutStopSec"] == "90"
-    assert services()["worker"]["stop_grace_period"] == "90s"
-
-
-def test_a_worker_puts_its_jobs_back_before_it_is_killed() -> None:
-    bounds = [
-        float(command[command.index("--drain-seconds") + 1])
-        for command in commands()
-        if "hipq_worker" in command
-    ]
-
-    assert set(bounds) == {80}
-
-
-def test_systemd_signals_the_supervisor_alone_and_starts_it_again() -> None:
-    service = unit("hipq-worker.service")["Service"]
-
-    assert (service["KillMode"], service["Restart"]) == ("mixed", "always")
-
-
-@pytest.mark.processes
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
-def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    for path in FILES.glob("hipq-*"):
-        text = path.read_text().replace("/srv/shop/.venv/bin/python", sys.executable)
-        (tmp_path / path.name).write_text(text)
-
-    names = [str(path) for path in sorted(tmp_path.iterdir())]
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *names],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert [line for line in verified.stderr.splitlines() if "hipq-" in line] == []
-
-
-def test_every_variable_is_read_by_the_settings() -> None:
-    names = re.findall(r"^(\w+)=", (FILES / "shop.env").read_text(), re.MULTILINE)
-    code = "".join(block.text for block in PAGE.blocks() if block.file == "mysite/settings.py")
-    read = set(re.findall(r"env(?:\.\w+)?\(\"(\w+)\"", code))
-
-    assert set(names) - {"DJANGO_SETTINGS_MODULE"} <= read
-
-
-def test_what_is_declared_for_kubernetes_fits_together() -> None:
-    images = {container["image"] for _, pod in pods() for container in pod["containers"]}
-    secrets = {
-        source["secretRef"]["name"]
-        for _, pod in pods()
-        for container in pod["containers"]
-        for source in container["envFrom"]
-    }
-    labels = []
-    for manifest in manifests():
-        if manifest["kind"] == "Deployment":
-            labels.append(manifest["spec"]["template"]["metadata"]["labels"])
-            assert manifest["spec"]["selector"]["matchLabels"] == labels[-1]
-
-    assert (len(images), secrets) == (1, {"shop"})
-    assert [m["spec"]["selector"] in labels for m in manifests() if m["kind"] == "Service"] == [
-        True
-    ]
     assert sorted(m["kind"] for m in manifests()) == [
         *("CronJob", "Deployment", "Deployment", "Job", "Service"),
     ]
+    assert [m["spec"]["selector"]["matchLabels"] for m in manifests() if deploys(m)] == labels
+    assert all(m["spec"]["selector"] in labels for m in manifests() if m["kind"] == "Service")
+    assert len({container["image"] for container in containers}) == 1
+    assert {s["secretRef"]["name"] for c in containers for s in c["envFrom"]} == {"shop"}
+
+
+def test_a_worker_puts_its_jobs_back_before_it_is_killed_and_is_no_process_1() -> None:
+    [worker] = [pod for manifest, pod in pods() if manifest["metadata"]["name"] == "shop-worker"]
+    service = unit("hipq-worker.service")["Service"]
+    drains = [c[c.index("--drain-seconds") + 1] for c in commands() if "hipq_worker" in c]
+
+    assert set(drains) == {"80"}
+    assert worker["terminationGracePeriodSeconds"] == 90
+    assert (service["TimeoutStopSec"], services()["worker"]["stop_grace_period"]) == ("90", "90s")
+    assert worker["shareProcessNamespace"] is True
+    assert all(services()[name]["init"] for name in ("migrate", "web", "worker"))
+    assert (service["KillMode"], service["Restart"]) == ("mixed", "always")
+    for name in ("web", "worker"):
+        needs = services()[name]["depends_on"]
+        assert needs == {"migrate": {"condition": "service_completed_successfully"}}
 
 
 def test_the_image_has_a_python_that_is_tested() -> None:
@@ -558,50 +488,36 @@ def test_the_image_has_a_python_that_is_tested() -> None:
     assert f"Programming Language :: Python :: {version}" in project["classifiers"]
 
 
-def test_compose_migrates_before_web_and_workers() -> None:
-    for name in ("web", "worker"):
-        needs = services()[name]["depends_on"]
-        assert needs == {"migrate": {"condition": "service_completed_successfully"}}
+def test_every_variable_is_read_by_the_settings() -> None:
+    code = "".join(block.text for block in PAGE.blocks() if block.file == "mysite/settings.py")
+    variables = re.findall(r"^(\w+)=", (FILES / "shop.env").read_text(), re.MULTILINE)
+
+    assert set(variables) - {"DJANGO_SETTINGS_MODULE"} <= set(
+        re.findall(r"env(?:\.\w+)?\(\"(\w+)\"", code)
+    )
 
 
-def test_no_worker_is_process_1_of_its_container() -> None:
-    assert all(services()[name]["init"] for name in ("migrate", "web", "worker"))
-    shared = {m["metadata"]["name"]: pod.get("shareProcessNamespace") for m, pod in pods()}
-    assert shared["shop-worker"] is True
+def deploys(manifest: dict[str, Any]) -> bool:
+    """Return whether a manifest is a Deployment."""
+    return bool(manifest["kind"] == "Deployment")
 
 
 # What is said on the page
 
 
-def test_every_event_that_is_named_is_logged() -> None:
+def test_what_the_page_names_is_there() -> None:
     package = "".join(path.read_text() for path in (ROOT / "hipq_django").rglob("*.py"))
-    for event in re.findall(r"event=(\w+)", PAGE.text):
-        assert f'"{event}"' in package
-
-
-def test_every_finding_that_is_named_is_one() -> None:
-    named = {code for row in PAGE.headed("You see") for code in codes_of(row[0])}
-
-    assert {code for code in named if "_" in code and code.isidentifier()} <= {
-        *LEVELS,
-        "WorkerLost",
-    }
-
-
-def test_every_value_to_watch_is_printed() -> None:
-    known = {field.name for field in fields(overview.Overview)}
+    seen = {code for row in PAGE.headed("You see") for code in codes_of(row[0])}
+    findings = {code for code in seen if "_" in code and code.isidentifier()}
+    known = {field.name for field in fields(overview.Overview)} | {"hipq_doctor"}
     known |= {f"queues[].{field.name}" for field in fields(overview.QueueCounts)}
-    known |= {f"queues[].{name}" for name in (*Trend().as_dict(), "unanswered")}
-    watched = [row[0] for row in PAGE.headed("Value")]
-    values = [code for cell in watched for code in codes_of(cell) if "=" not in code]
-
-    assert set(values) - known == {"hipq_doctor", "throttle_limit", "silent"}
-    assert "silent" in {field.name for field in fields(overview.ProcessState)}
-
-
-def test_every_action_of_the_admin_is_there() -> None:
-    source = inspect.getsource(job_actions) + inspect.getsource(queues)
+    known |= {f"queues[].{name}" for name in Trend().as_dict()} | {"throttle_limit", "silent"}
+    known |= {"queues[].unanswered"}
+    watched = {code for row in PAGE.headed("Value") for code in codes_of(row[0])}
     actions = re.findall(r"\*([A-Z][a-z]+ the selected [a-z]+)\*", PAGE.text)
 
+    assert not [e for e in re.findall(r"event=(\w+)", PAGE.text) if f'"{e}"' not in package]
+    assert findings <= {*LEVELS, "WorkerLost"}
+    assert {value for value in watched if "=" not in value} <= known
     assert len(actions) == 3
-    assert all(f'description=_("{action}")' in source for action in actions)
+    assert not [action for action in actions if f'_("{action}")' not in package]
