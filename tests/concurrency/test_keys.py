@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -183,14 +184,6 @@ def enqueue_again(index: Any, many: bool) -> list[Job]:
     return [index.enqueue("berlin")]
 
 
-def test_all_that_ask_for_the_job_of_a_key_get_the_same_one() -> None:
-    """T6."""
-    results = run_together(*[lambda: enqueue("return")] * THREADS)
-
-    assert errors_of(results) == []
-    assert set(results) == {Job.objects.get()}
-
-
 def test_of_many_that_replace_a_job_one_stays() -> None:
     """T6: exactly one live job, the others cancelled."""
     results = run_together(*[lambda: enqueue("replace")] * THREADS)
@@ -198,18 +191,6 @@ def test_of_many_that_replace_a_job_one_stays() -> None:
     assert errors_of(results) == []
     outcomes = sorted(Job.objects.values_list("outcome", flat=True))
     assert outcomes == ["NONE"] + ["cancelled"] * (THREADS - 1)
-
-
-def test_of_many_that_enqueue_the_same_batch_one_creates_all_of_it() -> None:
-    """T6."""
-    batch = [hipq.NewJob("ask", job_key=str(number)) for number in range(20)]
-
-    results = run_together(*[lambda: hipq.enqueue_many(batch)] * THREADS)
-
-    errors = errors_of(results)
-    assert len(errors) == THREADS - 1
-    assert all(isinstance(error, hipq.DuplicateJobKeyError) for error in errors), errors
-    assert Job.objects.count() == 20
 
 
 def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_other() -> None:
@@ -315,36 +296,23 @@ def test_a_key_whose_job_has_ended_whenever_it_is_looked_for_is_taken_at_last(
 
 
 @pytest.mark.postgres
-def test_the_second_waits_until_it_is_known_whether_the_first_commits(session: Session) -> None:
-    """T6."""
-    hipq.enqueue("ask")
-    session.begin()
-    first = session(enqueue)
-    other = Session()
-    second = other.start(enqueue)
-    wait_until_blocked()
-
-    session.commit()
-
-    assert isinstance(second.exception(30), hipq.DuplicateJobKeyError)
-    assert second.exception(30).job == first  # type: ignore[union-attr]  # it was refused
-    other.close()
-
-
-@pytest.mark.postgres
-def test_the_second_wins_if_the_first_is_rolled_back(session: Session) -> None:
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_second_waits_until_it_is_known_whether_the_first_commits(
+    session: Session, commits: bool
+) -> None:
     """T1, T6."""
     hipq.enqueue("ask")
     session.begin()
-    session(enqueue)
-    other = Session()
-    second = other.start(enqueue)
-    wait_until_blocked()
+    first = session(enqueue)
+    with closing(Session()) as other:
+        second = other.start(lambda: enqueue("return"))
+        wait_until_blocked()
 
-    session.roll_back()
+        session.commit() if commits else session.roll_back()
 
-    assert second.result(30) == Job.objects.get(job_key="k")
-    other.close()
+        assert second.result(30) == Job.objects.get(job_key="k")
+        assert second.result(30).conflict is commits
+        assert (second.result(30) == first) is commits
 
 
 @pytest.mark.postgres

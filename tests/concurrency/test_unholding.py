@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import connection
 
 import hipq_django as hipq
@@ -16,7 +15,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.dependencies import needs, unholding
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.dependencies import Verdict
-from hipq_django.models import Batch, Job
+from hipq_django.models import Job
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -235,21 +234,6 @@ def test_a_long_chain_ends_at_once_with_its_first_job(caplog: pytest.LogCaptureF
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-def test_what_gathers_jobs_hears_of_those_that_end_with_another(declare: Declare) -> None:
-    """Also where the chain that ends is long, and followed by more."""
-    jobs = hipq.chain(*(hipq.NewJob("echo") for _ in range(3)))
-    always = hipq.enqueue("echo", after=[jobs[-1]], on="final")
-    last = hipq.enqueue("echo", after=[always])
-
-    hipq.cancel(jobs[0])
-    HandWorker().work()
-    HandWorker().work()
-
-    for job in (always, last):
-        job.refresh_from_db()
-    assert (always.outcome, last.outcome) == ("succeeded", "succeeded")
-
-
 # A member of a batch that is requeued while the batch is judged
 
 
@@ -342,13 +326,3 @@ def test_another_thread_cannot_add_to_a_batch_whose_block_is_open(session: Sessi
                 session(add)
 
     assert not Job.objects.exists()
-
-
-def test_code_that_awaits_in_a_block_adds_to_the_batch() -> None:
-    async def add(batch: Batch) -> None:
-        await batch.aenqueue(hipq.NewJob("echo"))
-
-    with hipq.batch() as batch:
-        async_to_sync(add)(batch)
-
-    assert [job.batch for job in Job.objects.all()] == [batch]
