@@ -101,7 +101,7 @@ _NO_WAIT = "set_config('synchronous_commit', 'off', true)"
 
 
 LOCK_MILLISECONDS = 100
-"""How long a worker waits for a lock that is not passed over."""
+"""How long a worker waits for a lock that is not skipped."""
 
 MAX_MILLISECONDS = (1 << 31) - 1
 """The longest time that PostgreSQL accepts."""

@@ -41,7 +41,7 @@ MOST_AT_ONCE: Final = 1_000
 """How many due times are caught up in one look."""
 
 MOST_COUNTED: Final = 10_001
-"""Due times that are passed over are counted up to this number."""
+"""Due times that are skipped are counted up to this number."""
 
 MAX_CRON_CHARS: Final = 200
 MAX_NAME_CHARS: Final = 200

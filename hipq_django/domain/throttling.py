@@ -195,7 +195,7 @@ def _checked_verdict(name: str, verdict: object) -> Verdict:
 def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:
     """Return whether a job may start under `limit` while `load` is running.
 
-    A limit below 1 means no limit; factor 0 is critical and never held back; a job with a factor
+    A limit below 1 means no limit; factor 0 is critical and never held; a job with a factor
     above the limit runs when nothing else runs.
 
     The engines say the same in SQL, in `probe_queues` and in `claim_fitting`: the tests

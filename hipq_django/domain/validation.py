@@ -239,7 +239,7 @@ def checked_message(message: object) -> str:
 
 
 def checked_factor(factor: object) -> Decimal:
-    """Return the throttle factor; 0 is critical: not counted and never held back by the limit."""
+    """Return the throttle factor; 0 is critical: not counted and never held by the limit."""
     number = _decimal_of(factor)
     if number.is_finite() and 0 <= number <= MAX_FACTOR:
         rounded = number.quantize(_FACTOR_STEP)

@@ -173,7 +173,7 @@ class Engine:
     def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
         """Lock and return those of the waiting jobs that are unchanged since they were read.
 
-        Rows that others have locked are passed over.
+        Rows that others have locked are skipped.
         """
         rows = Job.objects.using(self.using).waiting().filter(pk__in=[job.id for job in jobs])
         now = {job.id: job for job in locked(rows.order_by("pk"), skip_locked=True)}

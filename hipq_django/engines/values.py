@@ -152,7 +152,7 @@ class StaleJobTypeError(Exception):
 
 
 class SkippedRowError(IntegrityError):
-    """The database has passed over a row that it was to change, and said nothing: a refusal."""
+    """The database has skipped a row that it was to change, and said nothing: a refusal."""
 
     def __init__(self) -> None:
         super().__init__("the row was not changed: a trigger of the project may skip it")

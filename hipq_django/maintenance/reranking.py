@@ -96,7 +96,7 @@ def _rank_page(pk: int, using: str) -> int | None:
 def _rank(page: Sequence[Job], queue: Queue) -> int:
     """Rank the jobs of a page; return how many changed.
 
-    Only rows that change are locked. Rows that others have locked are passed over, because waiting
+    Only rows that change are locked. Rows that others have locked are skipped, because waiting
     here would make all admissions to the queue wait too; so are rows that the database refuses.
     """
     wrong = [job.pk for job in page if job.rank != _wanted_rank(job, queue)]

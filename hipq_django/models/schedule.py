@@ -166,7 +166,7 @@ class Schedule(Row):
 
 
 class ScheduleRun(Row):
-    """What became of a due time, or of several that were passed over together."""
+    """What became of a due time, or of several that were skipped together."""
 
     class Kind(models.TextChoices):
         """How it came, or why nothing came of it."""

@@ -334,7 +334,7 @@ class BatchScheduler(SchedulerContext):
 
         Queues that yielded nothing are checked job by job next: they have a job that is not
         claimable in SQL, or another worker was quicker. So are all, if the database refuses the
-        claim: then only the queue at fault is passed over. This does not apply to queues that had
+        claim: then only the queue at fault is skipped. This does not apply to queues that had
         nothing at the last probe: they are included so that new jobs need not wait for the next
         one.
         """

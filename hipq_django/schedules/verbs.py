@@ -126,7 +126,7 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
 def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAULT) -> list[Job]:
     """Make the jobs of the due times from `start` until just before `end`, which are in the past.
 
-    Those that were fired or backfilled already are passed over, and those whose unique job is there
+    Those that were fired or backfilled already are skipped, and those whose unique job is there
     already are noted as skipped. They run one after the other, unless the schedule allows them to
     overlap. Raise `InvalidScheduleError`, with nothing made, for more than 1,000.
     """

@@ -66,7 +66,7 @@ def test_a_throttler_that_holds_as_it_was_told_is_no_problem() -> None:
     overdue = in_queue(due=3, oldest_due_seconds=2_000.0)
 
     assert [finding.code for finding in diagnose(overdue)] == ["overdue"]
-    assert diagnose(replace(overdue, held_back=frozenset({"bank"}))) == []
+    assert diagnose(replace(overdue, held=frozenset({"bank"}))) == []
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Measured:
     """Running jobs whose deadline was more than a minute ago: any worker would have ended them."""
     undecided: int = 0
     """Jobs in error without an owner for a minute: any worker would have taken them."""
-    held_back: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
     """Queues in which no overdue job could start: its type is unknown, or a throttler blocks it."""
     inbox: Inbox = Inbox()
     schedules: tuple[ScheduleState, ...] = ()

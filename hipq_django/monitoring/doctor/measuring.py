@@ -34,7 +34,7 @@ PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
 
 LOOKED_AT = 20
-"""How many due jobs of a queue with throttlers are asked about: one tenant's may be held back."""
+"""How many due jobs of a queue with throttlers are asked about: one tenant's may be held."""
 
 UNPRUNED = timedelta(days=1)
 
@@ -83,7 +83,7 @@ def measure_queues(config: InstanceSettings, view: Overview) -> Measured:
         view,
         unknown_types={row.name: number for row, number in unknown.items() if row.name in names},
         nearest_types=dict(_nearest_types(unknown)),
-        held_back=frozenset(_held_back(config, queues, now, unknown)),
+        held=frozenset(_held_queues(config, queues, now, unknown)),
         unpruned=tuple(_unpruned(queues, now - UNPRUNED)),
     )
 
@@ -108,7 +108,7 @@ def _undecided(config: InstanceSettings, before: datetime) -> int:
     return capped_count(_jobs(config).in_error().filter(worker=None, update_time__lt=before))
 
 
-def _held_back(
+def _held_queues(
     config: InstanceSettings, queues: QuerySet[Any], now: datetime, unknown: Collection[JobType]
 ) -> Iterator[str]:
     """Yield the queues in which no job is overdue but those that nobody can start now.
@@ -125,11 +125,11 @@ def _held_back(
             known = overdue.exclude(job_type__in=unknown).order_by("rank", "id")
             first = known[: LOOKED_AT if is_throttled else 1]
             jobs = list(first.select_related("job_type"))
-            if not jobs or (is_throttled and _are_held_back(queue, jobs, now)):
+            if not jobs or (is_throttled and _are_held(queue, jobs, now)):
                 yield queue.name
 
 
-def _are_held_back(queue: Queue, jobs: Sequence[Job], now: datetime) -> bool:
+def _are_held(queue: Queue, jobs: Sequence[Job], now: datetime) -> bool:
     """Whether throttlers hold each of these jobs, of which they are asked together."""
     try:
         throttlers = get_throttlers(queue.instance, queue.name)

@@ -71,7 +71,7 @@ def _late(queue: QueueCounts, measured: Measured) -> Iterator[Finding]:
         return
     if queue.is_full:
         yield _unanswered(queue) if queue.is_unanswered else _full(queue)
-    elif not queue.is_full and queue.name not in measured.held_back:
+    elif not queue.is_full and queue.name not in measured.held:
         yield _overdue(queue, measured.instance)
 
 
