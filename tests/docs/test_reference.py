@@ -142,7 +142,7 @@ PARTS_OF_FLOWS = {
     "Ports": flow.Port,
     "State": State,
 }
-INTERNAL = {"awaited", "row", "using"}
+INTERNAL = {"awaited", "redactor", "row", "using"}
 ON_OBJECTS = {"node", "direction", "name", "last"}
 """What the class of ports has not, but each of its objects."""
 TABLES_OF_NAMES: dict[str, tuple[list[str], Iterable[str]]] = {
