@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
@@ -40,89 +38,6 @@ def run(name: str = "charge", **options: Any) -> Job:
 
 
 # Before the job is there
-
-
-def test_an_answer_without_a_job_is_kept() -> None:
-    answer = hipq.complete("charge", "k", response="paid")
-
-    assert (answer.status, answer.job, answer.payload) == ("early", None, "paid")
-
-
-def test_an_answer_that_came_before_the_job_settles_it(charge: JobTypeSpec) -> None:
-    """T16: no request is sent."""
-    answer = hipq.complete("charge", "k", response="paid")
-
-    job = run()
-
-    answer.refresh_from_db()
-    assert (job.outcome, job.result, requests) == ("succeeded", "paid", [])
-    assert (answer.status, answer.job) == ("accepted", job)
-
-
-def test_an_error_that_came_before_the_job_fails_its_first_attempt(charge: JobTypeSpec) -> None:
-    """T16."""
-    hipq.fail("charge", "k", error="no such order")
-
-    job = run()
-
-    assert (job.outcome, job.error, requests) == ("failed", "no such order", [])
-    assert job.attempts.count() == 1
-
-
-def test_an_early_error_is_used_up_by_one_attempt(declare: Declare, frozen_time: Any) -> None:
-    """T16: the next attempt sends its request."""
-    attempts: list[int] = []
-    declare("charge", retry=hipq.Fixed(seconds=60))(noting(attempts, "attempt", hipq.WAIT))
-    hipq.fail("charge", "k", error="busy")
-    job = run()
-
-    frozen_time.shift(60)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.state, job.attempt, attempts) == ("running", 2, [2])
-
-
-def test_an_early_answer_goes_to_the_response_handler(charge: JobTypeSpec) -> None:
-    """T16."""
-    charge.on_response(lambda job, response: [job.job_key, response])
-    hipq.complete("charge", "k", response="paid")
-
-    job = run()
-
-    assert (job.outcome, job.result, requests) == ("succeeded", ["k", "paid"], [])
-
-
-def test_an_early_answer_is_for_its_type_and_key_only(charge: JobTypeSpec) -> None:
-    hipq.complete("charge", "other", response="paid")
-    hipq.complete("ask", "k", response="paid")
-
-    assert run().state == "running"
-
-
-def test_of_two_early_answers_the_first_one_wins(charge: JobTypeSpec) -> None:
-    """T17."""
-    first = hipq.complete("charge", "k", response="first")
-    second = hipq.complete("charge", "k", response="second")
-
-    job = run()
-
-    first.refresh_from_db()
-    second.refresh_from_db()
-    assert job.result == "first"
-    assert (first.status, second.status) == ("accepted", "duplicate")
-
-
-def test_the_first_answer_wins_also_if_the_job_came_between_the_two(charge: JobTypeSpec) -> None:
-    """T17."""
-    hipq.complete("charge", "k", response="first")
-    job = charge.enqueue(job_key="k")
-    hipq.complete("charge", "k", response="second")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.result == "first"
 
 
 def test_an_early_answer_is_given_up_after_its_time_to_live(
@@ -159,69 +74,7 @@ def test_an_early_answer_is_not_given_up_before_its_time(frozen_time: Any) -> No
     assert early_answers.expire_early(get_instance()) == 0
 
 
-def test_an_answer_that_the_claim_could_not_see_is_found_afterwards(charge: JobTypeSpec) -> None:
-    """T16: both were committed at the same moment, and neither saw the other."""
-    job = run()
-    AnswerFactory.create(job_type="charge", job_key="k", payload="paid")
-
-    assert early_answers.match_early(get_instance()) == 1
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", "paid")
-
-
 # While the job is initial
-
-
-def test_an_answer_to_a_waiting_job_settles_it_without_a_request(charge: JobTypeSpec) -> None:
-    """T16."""
-    job = charge.enqueue(job_key="k")
-
-    answer = hipq.complete("charge", "k", response="paid")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    answer.refresh_from_db()
-    assert (job.outcome, job.result, requests) == ("succeeded", "paid", [])
-    assert (answer.status, answer.job) == ("accepted", job)
-
-
-def test_an_answer_to_a_job_of_the_future_settles_it_now(charge: JobTypeSpec) -> None:
-    """T16."""
-    later = clock.now("default") + timedelta(days=1)
-    job = charge.enqueue(job_key="k", scheduled_run_time=later)
-
-    hipq.complete("charge", "k", response="paid")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, requests) == ("succeeded", [])
-
-
-def test_an_answered_job_does_not_wait_for_its_windows(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    """T29: windows guard the request."""
-    job = charge.enqueue(job_key="k", time_windows=["05:00-07:00"])
-
-    hipq.complete("charge", "k", response="paid")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, requests) == ("succeeded", [])
-
-
-def test_a_job_whose_answer_came_before_it_does_not_wait_for_its_windows(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    """As `test_an_answered_job_does_not_wait_for_its_windows`, the other way round."""
-    hipq.complete("charge", "k", response="paid")
-
-    job = charge.enqueue(job_key="k", time_windows=["05:00-07:00"])
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, requests) == ("succeeded", [])
 
 
 def test_no_throttler_holds_a_job_whose_answer_came_before_it(
@@ -237,43 +90,6 @@ def test_no_throttler_holds_a_job_whose_answer_came_before_it(
 
     job.refresh_from_db()
     assert (job.outcome, requests) == ("succeeded", [])
-
-
-def test_an_answer_is_not_given_up_while_its_job_waits_for_its_window(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    """Noon of a Monday, and a window on Saturdays."""
-    answer = hipq.complete("charge", "k", response="paid")
-    job = charge.enqueue(job_key="k", time_windows=["sat 05:00-07:00"])
-    early_answers.match_early(get_instance())
-
-    frozen_time.shift(timedelta(days=1, seconds=1))
-    early_answers.expire_early(get_instance())
-    frozen_time.shift(timedelta(days=3, hours=17, minutes=30))
-    run_due_jobs()
-
-    job.refresh_from_db()
-    answer.refresh_from_db()
-    assert (answer.status, job.outcome, requests) == ("accepted", "succeeded", [])
-
-
-def test_a_job_whose_answer_came_before_it_waits_for_those_that_it_follows(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    first = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=1))
-    answer = hipq.complete("charge", "k", response="paid")
-    job = charge.enqueue(job_key="k", after=[first])
-
-    run_due_jobs()
-    job.refresh_from_db()
-    before = job.state
-    frozen_time.shift(3_601)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    answer.refresh_from_db()
-    assert (before, job.outcome) == ("initial", "succeeded")
-    assert (answer.status, requests) == ("accepted", [])
 
 
 @pytest.mark.parametrize("kinds", ["rr", "re", "er", "ee"])
@@ -298,34 +114,6 @@ def test_which_of_two_early_answers_a_job_takes_does_not_depend_on_when_they_are
 
     assert ends[0] == ends[1]
     assert sorted(ends[0][3:]) == ["accepted", "duplicate"]
-
-
-def test_a_second_answer_to_a_waiting_job_is_a_duplicate_or_late(charge: JobTypeSpec) -> None:
-    """T17."""
-    job = charge.enqueue(job_key="k")
-    hipq.complete("charge", "k", response="first")
-
-    same = hipq.complete("charge", "k", response="first")
-    other = hipq.complete("charge", "k", response="second")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (same.status, other.status, job.result) == ("duplicate", "late", "first")
-
-
-def test_a_response_after_an_error_that_came_while_the_job_waited_settles_it(
-    declare: Declare,
-) -> None:
-    """T16: the early error is used up by its attempt, the job is open for an answer again."""
-    patient = declare("patient", retry=hipq.Fixed(seconds=60))(noting([], "pk", hipq.WAIT))
-    job = patient.enqueue(job_key="k")
-    hipq.fail("patient", "k", error="busy")
-    run_due_jobs()
-
-    answer = hipq.complete("patient", "k", response="paid")
-
-    job.refresh_from_db()
-    assert (answer.status, job.outcome, job.result) == ("accepted", "succeeded", "paid")
 
 
 def test_a_retry_after_an_early_error_obeys_its_throttlers_again(

@@ -51,32 +51,6 @@ def end_of(job: Job) -> tuple[Any, ...]:
 DECLINED = ("final", "failed", "declined", [(1, "answered", "declined")])
 
 
-def test_before_the_decision_it_takes_the_place_of_the_timeout(
-    timed_out: Job, seen: list[Any]
-) -> None:
-    answer = hipq.fail("asks", "k", error="declined")
-    run_due_jobs()
-
-    assert answer.status == "accepted"
-    assert seen == ["declined"]
-    assert end_of(timed_out) == DECLINED
-
-
-def test_while_a_retry_is_due_it_takes_the_place_of_the_timeout(
-    timed_out: Job, seen: list[Any]
-) -> None:
-    run_due_jobs()
-    timed_out.refresh_from_db()
-    before = timed_out.state
-
-    answer = hipq.fail("asks", "k", error="declined")
-    run_due_jobs()
-
-    assert (before, answer.status) == ("retry", "accepted")
-    assert seen[1:] == ["declined"]
-    assert end_of(timed_out) == DECLINED
-
-
 @pytest.mark.parametrize("again", ["the same worker", "another worker"])
 def test_a_decision_about_the_timeout_that_is_under_way_is_dropped(
     timed_out: Job, seen: list[Any], again: str
@@ -100,21 +74,3 @@ def test_a_decision_about_the_timeout_that_is_under_way_is_dropped(
     assert between[0] == "error"
     assert seen[-1] == "declined"
     assert end_of(timed_out) == DECLINED
-
-
-def test_a_second_error_answer_is_late(timed_out: Job) -> None:
-    hipq.fail("asks", "k", error="declined")
-
-    assert hipq.fail("asks", "k", error="stolen").status == "late"
-    run_due_jobs()
-
-    assert end_of(timed_out) == DECLINED
-
-
-def test_a_response_that_comes_after_it_counts(timed_out: Job) -> None:
-    hipq.fail("asks", "k", error="declined")
-
-    assert hipq.complete("asks", "k", response="paid").status == "accepted"
-
-    timed_out.refresh_from_db()
-    assert (timed_out.outcome, timed_out.result) == ("succeeded", "paid")

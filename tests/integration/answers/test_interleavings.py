@@ -14,8 +14,8 @@ from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.states import Outcome, State
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Job, Worker
+from hipq_django.maintenance import recovery
+from hipq_django.models import Answer, Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -48,85 +48,6 @@ def declare_charge(declare: Declare, *, resend: bool = False, **options: Any) ->
     if resend:
         charge.on_error(lambda job: hipq.RetryIn(0, resend=True))
     return notes
-
-
-def test_a_response_accepted_while_the_handler_still_runs_survives_the_timeout(
-    declare: Declare, frozen_time: time_machine.Traveller
-) -> None:
-    declare_charge(declare)
-    job = hipq.enqueue("charge", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
-    frozen_time.shift(timedelta(seconds=61))
-    keep_up()
-    worker.execute()
-    worker.work()
-    worker.work()
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
-
-
-def test_a_response_accepted_by_a_job_that_is_never_retried_survives_its_worker(
-    declare: Declare,
-) -> None:
-    declare_charge(declare, retry=hipq.Never())
-    job = hipq.enqueue("charge", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
-    Worker.objects.update(state=Worker.State.LOST)
-    recovery.recover_lost(get_instance("default"))
-    run_due_jobs()
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
-
-
-def test_a_response_accepted_while_the_handler_still_runs_is_not_given_up_by_a_retry_handler(
-    declare: Declare, frozen_time: time_machine.Traveller
-) -> None:
-    """The retry handler is not asked: nothing failed, the partner was in time."""
-    asked: list[str] = []
-
-    @declare("decided", timeout=60)
-    def send(job: Job) -> Any:
-        return hipq.WAIT
-
-    @send.on_response
-    def answered(job: Job, response: Any) -> Any:
-        return response
-
-    @send.on_error
-    def give_up(job: Job) -> Any:
-        asked.append(job.error)
-        return hipq.GiveUp()
-
-    job = send.enqueue(job_key="k")
-    HandWorker().run_pass()
-    assert hipq.complete("decided", "k", "paid").status == Status.ACCEPTED
-    frozen_time.shift(timedelta(seconds=61))
-    run_due_jobs()
-    Worker.objects.update(state=Worker.State.LOST)
-    recovery.recover_lost(get_instance("default"))
-    run_due_jobs()
-    job.refresh_from_db()
-    assert asked == []
-    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
-
-
-def test_the_same_response_to_a_request_that_was_sent_again_settles_the_job(
-    declare: Declare,
-) -> None:
-    notes = declare_charge(declare, resend=True)
-    job = hipq.enqueue("charge", job_key="k")
-    run_due_jobs()
-    hipq.complete("charge", "k", "paid")
-    run_due_jobs()
-    assert notes == ["sent 1", "answered paid", "sent 2"]
-    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
-    run_due_jobs()
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
 
 
 def test_a_repeated_callback_is_a_duplicate_while_the_response_handler_is_retried(
@@ -176,19 +97,6 @@ def test_the_callback_of_an_answered_attempt_does_not_answer_the_request_sent_ag
     run_due_jobs()
     assert notes == ["sent", "answered", "answered", "sent"]
     assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.DUPLICATE
-
-
-def test_an_answer_that_came_before_its_job_was_cancelled_does_not_wait_for_ever(
-    declare: Declare, frozen_time: time_machine.Traveller
-) -> None:
-    declare_charge(declare)
-    job = hipq.enqueue("charge", job_key="k")
-    answer = hipq.complete("charge", "k", "paid")
-    hipq.cancel(job)
-    frozen_time.shift(timedelta(days=2))
-    early_answers.expire_early(get_instance("default"))
-    answer.refresh_from_db()
-    assert answer.status != Status.EARLY
 
 
 def test_a_late_result_leaves_the_next_attempt_of_the_job_in_its_worker(

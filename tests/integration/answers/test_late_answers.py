@@ -29,35 +29,12 @@ def run() -> Job:
     return job
 
 
-def test_an_answer_to_a_final_job_is_kept_as_late(charge: JobTypeSpec) -> None:
-    job = run()
-    hipq.cancel(job)
-
-    answer = hipq.complete("charge", "k", response="paid")
-
-    assert (answer.status, answer.job) == ("late", job)
-
-
 def test_a_late_answer_names_the_newest_job_of_its_key(charge: JobTypeSpec) -> None:
     for _ in range(3):
         job = run()
         hipq.cancel(job)
 
     assert hipq.complete("charge", "k", response="paid").job == job
-
-
-def test_yesterdays_answer_does_not_settle_todays_job(charge: JobTypeSpec) -> None:
-    """Nobody's payment may be settled by yesterday's message."""
-    hipq.cancel(run())
-    answer = hipq.complete("charge", "k", response="yesterday")
-
-    job = run()
-    run_due_jobs()
-    early_answers.match_early(get_instance())
-
-    answer.refresh_from_db()
-    job.refresh_from_db()
-    assert (job.state, answer.status) == ("running", "late")
 
 
 def test_an_early_answer_is_late_if_a_job_with_its_key_has_ended_meanwhile(
@@ -84,16 +61,6 @@ def test_an_early_answer_that_the_claim_did_not_see_is_late_for_a_job_of_the_sam
     answer.refresh_from_db()
     job.refresh_from_db()
     assert (job.state, answer.status) == ("running", "late")
-
-
-def test_todays_answer_goes_to_todays_job(charge: JobTypeSpec) -> None:
-    hipq.cancel(run())
-    job = run()
-
-    answer = hipq.complete("charge", "k", response="today")
-
-    job.refresh_from_db()
-    assert (answer.status, answer.job, job.result) == ("accepted", job, "today")
 
 
 def test_the_job_types_of_answers_need_not_be_known() -> None:

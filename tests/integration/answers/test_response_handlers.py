@@ -10,7 +10,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.job_types.registry import forget
-from hipq_django.models import Answer, Job, JobType
+from hipq_django.models import Job, JobType
 from hipq_django.models.catalog import sync
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -57,21 +57,6 @@ def answered(charge: JobTypeSpec, response: Any = "paid") -> Job:
     return job
 
 
-def test_a_response_handler_runs_in_a_worker_not_in_the_web_request(
-    charge: JobTypeSpec, partner: Partner
-) -> None:
-    job = answered(charge)
-    job.refresh_from_db()
-    in_the_request = (job.state, list(partner.responses))
-
-    run_due_jobs()
-    job.refresh_from_db()
-
-    assert in_the_request == ("running", [])
-    assert (job.outcome, job.result) == ("succeeded", {"handled": "paid"})
-    assert partner.responses == ["paid"]
-
-
 def test_the_answered_job_counts_as_running_until_its_handler_has_run(
     charge: JobTypeSpec,
 ) -> None:
@@ -80,19 +65,6 @@ def test_the_answered_job_counts_as_running_until_its_handler_has_run(
 
     assert (job.state, job.attempt, job.has_pending_answer) == ("running", 1, True)
     assert not job.is_awaiting_answer
-
-
-def test_what_the_request_handler_returns_is_the_result_without_any_answer(
-    declare: Declare, partner: Partner
-) -> None:
-    direct = declare("charge")(lambda job: "no need to wait")
-    direct.on_response(partner.handle)
-    job = direct.enqueue()
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.result, partner.responses) == ("no need to wait", [])
 
 
 def test_an_async_response_handler_is_awaited(declare: Declare, partner: Partner) -> None:
@@ -109,62 +81,7 @@ def test_an_async_response_handler_is_awaited(declare: Declare, partner: Partner
     assert job.result == ["paid"]
 
 
-@pytest.mark.parametrize("ending", ["waits", "returns", "raises"])
-def test_an_answer_while_the_request_handler_runs_is_handled_afterwards(
-    ending: str, declare: Declare, partner: Partner
-) -> None:
-    """T16: however the request handler ends, the answer was first."""
-
-    @declare("charge")
-    def charge(job: Job) -> Any:
-        hipq.complete("charge", job.job_key, response="quick")
-        if ending == "raises":
-            raise OSError("connection reset while reading 202")
-        return hipq.WAIT if ending == "waits" else "the return value"
-
-    charge.on_response(partner.handle)
-    job = charge.enqueue(job_key="k")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", {"handled": "quick"})
-    assert job.attempts.count() == 0
-
-
 # Failures
-
-
-def test_a_response_handler_that_raises_without_a_retry_is_the_end(
-    charge: JobTypeSpec, partner: Partner
-) -> None:
-    partner.broken = True
-    job = answered(charge)
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.state, job.outcome) == ("final", "failed")
-    assert job.error == "OSError: our own database"
-    assert job.attempts.count() == 1
-
-
-def test_a_retry_runs_the_response_handler_again_and_sends_no_second_request(
-    charge: JobTypeSpec, partner: Partner
-) -> None:
-    partner.broken = True
-
-    @charge.on_error
-    def repair(job: Job) -> hipq.RetryIn:
-        partner.broken = False
-        return hipq.RetryIn(0)
-
-    job = answered(charge)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (partner.requests, partner.responses) == ([1], ["paid", "paid"])
-    assert (job.outcome, job.result, job.attempt) == ("succeeded", {"handled": "paid"}, 2)
 
 
 def test_a_policy_counts_the_failures_of_a_response_handler(
@@ -240,93 +157,7 @@ def test_a_response_handler_that_makes_a_mistake_fails_the_attempt(
 # Sending again
 
 
-@pytest.fixture
-def resending(charge: JobTypeSpec, partner: Partner) -> JobTypeSpec:
-    """The response handler fails once, and the request is then to be sent again."""
-    partner.broken = True
-
-    @charge.on_error
-    def send_again(job: Job) -> hipq.RetryIn:
-        partner.broken = False
-        return hipq.RetryIn(0, resend=True)
-
-    return charge
-
-
-def test_resend_sends_the_request_again(resending: JobTypeSpec, partner: Partner) -> None:
-    job = answered(resending)
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert partner.requests == [1, 2]
-    assert (job.state, job.has_pending_answer) == ("running", False)
-    assert Answer.objects.get().status == "discarded"
-
-
-@pytest.mark.parametrize("second", ["paid again", "paid"])
-def test_the_answer_to_the_second_request_is_handled(
-    resending: JobTypeSpec, partner: Partner, second: str
-) -> None:
-    """Also where the partner says the same as the first time."""
-    job = answered(resending)
-    run_due_jobs()
-
-    hipq.complete("charge", "k", response=second)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert partner.responses == ["paid", second]
-    assert (job.outcome, job.result) == ("succeeded", {"handled": second})
-
-
-def test_without_resend_a_second_answer_is_late(charge: JobTypeSpec, partner: Partner) -> None:
-    partner.broken = True
-    charge.on_error(lambda job: hipq.RetryIn(60))
-    answered(charge)
-    run_due_jobs()
-
-    assert hipq.complete("charge", "k", response="other").status == "late"
-    assert hipq.complete("charge", "k", response="paid").status == "duplicate"
-
-
 # Timing
-
-
-def test_a_response_while_the_job_waits_for_its_retry_is_handled_at_once(
-    declare: Declare, partner: Partner
-) -> None:
-    charge = declare("charge", retry=hipq.Fixed(seconds=3_600))(partner.ask)
-    charge.on_response(partner.handle)
-    job = charge.enqueue(job_key="k")
-    run_due_jobs()
-    hipq.fail("charge", "k", error="busy")
-    run_due_jobs()
-
-    hipq.complete("charge", "k", response="after all")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", {"handled": "after all"})
-    assert partner.requests == [1]
-
-
-def test_a_response_in_error_is_handled_and_the_retry_handler_is_not_asked(
-    declare: Declare, partner: Partner
-) -> None:
-    asked: list[Job] = []
-    charge = declare("charge")(partner.ask)
-    charge.on_response(partner.handle)
-    charge.on_error(asked.append)
-    job = charge.enqueue(job_key="k")
-    run_due_jobs()
-    hipq.fail("charge", "k", error="busy")
-
-    hipq.complete("charge", "k", response="after all")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, asked) == ("succeeded", [])
 
 
 def test_only_one_worker_handles_a_response(charge: JobTypeSpec, partner: Partner) -> None:
@@ -341,21 +172,6 @@ def test_only_one_worker_handles_a_response(charge: JobTypeSpec, partner: Partne
     assert partner.responses == ["paid"]
     job.refresh_from_db()
     assert job.outcome == "succeeded"
-
-
-def test_a_job_cancelled_while_its_response_is_handled_stays_cancelled(
-    charge: JobTypeSpec, partner: Partner
-) -> None:
-    job = answered(charge)
-    worker = HandWorker()
-    worker.run_pass()
-
-    hipq.cancel(job)
-    worker.execute()
-    worker.save()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("cancelled", None)
 
 
 # Two releases

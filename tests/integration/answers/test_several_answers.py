@@ -17,7 +17,7 @@ from hipq_django.answers.api import assign
 from hipq_django.conf.instances import get_instance
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.job_types.registry import forget
-from hipq_django.maintenance import early_answers, recovery
+from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Job, JobType
 from hipq_django.web.formats import MessageFormat
 from tests.declaring import Declare
@@ -95,158 +95,6 @@ def reread(job: Job) -> Job:
 # Named parts
 
 
-@pytest.mark.parametrize("order", [PARTS, PARTS[::-1]])
-def test_the_job_is_settled_when_all_parts_are_in(scan: Scan, order: tuple[str, ...]) -> None:
-    job = scan.asked()
-
-    complete(order[0])
-    between = reread(job)
-    complete(order[1])
-
-    assert (between.state, between.has_pending_answer, between.worker) == ("running", False, None)
-    job = reread(job)
-    assert (job.outcome, job.result) == ("succeeded", BOTH)
-    assert statuses() == ["accepted", "accepted"]
-
-
-def test_the_response_handler_runs_once_with_all_parts(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
-    job = scan.asked()
-
-    complete("back")
-    complete("front")
-    reread(job)
-
-    assert scan.handled == [BOTH]
-
-
-def test_parts_before_the_job_is_enqueued_count(scan: Scan) -> None:
-    complete("front")
-    complete("back")
-
-    job = scan.asked()
-
-    assert (reread(job).result, statuses()) == (BOTH, ["accepted"] * 2)
-    assert scan.known == [BOTH]  # the handler ran, and could know
-
-
-def test_one_part_before_the_job_is_enqueued_and_one_after(scan: Scan) -> None:
-    complete("front")
-    job = scan.asked()
-
-    complete("back")
-
-    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
-
-
-def test_a_part_before_the_claim_counts_and_hastens_nothing(scan: Scan) -> None:
-    job = scan.type.enqueue(job_key="k")
-
-    answer = complete("front")
-
-    assert answer.status == "early"
-    assert not Job.objects.get(pk=job.pk).has_pending_answer
-    assert (reread(job).state, scan.known) == ("running", [{"front": "F"}])
-    complete("back")
-    assert reread(job).result == BOTH
-
-
-@pytest.mark.parametrize("early", [PARTS[:1], PARTS, PARTS[::-1]])
-def test_parts_while_the_handler_executes_count(scan: Scan, early: tuple[str, ...]) -> None:
-    scan.meanwhile = lambda: [complete(part) for part in early]
-
-    job = scan.asked()
-    for part in set(PARTS) - set(early):
-        complete(part)
-
-    assert (reread(job).result, statuses()) == (BOTH, ["accepted"] * 2)
-
-
-def test_a_part_that_the_claim_could_not_see_is_found_afterwards(scan: Scan) -> None:
-    job = scan.asked()
-    complete("front")
-    Answer.objects.create(
-        job_type="scan", job_key="k", kind="response", payload="B", part="back", status="early"
-    )
-
-    assert early_answers.match_early(get_instance()) == 1
-
-    assert reread(job).result == BOTH
-
-
-def test_the_same_part_again_is_a_duplicate(scan: Scan) -> None:
-    job = scan.asked()
-    complete("front")
-
-    again, differing = complete("front"), complete("front", "X")
-
-    assert (again.status, differing.status) == ("duplicate", "late")
-    assert reread(job).state == "running"
-    complete("back")
-    assert reread(job).result == BOTH
-    assert (complete("back").status, complete("back", "X").status) == ("duplicate", "late")
-
-
-def test_of_two_early_answers_for_a_part_the_first_wins(scan: Scan) -> None:
-    complete("front")
-    complete("front", "X")
-    complete("front")
-    complete("back")
-
-    job = scan.asked()
-
-    assert reread(job).result == BOTH
-    assert statuses() == ["accepted", "late", "duplicate", "accepted"]
-    assert scan.known == [BOTH]
-
-
-def test_a_part_that_is_not_expected_is_kept_and_changes_nothing(scan: Scan) -> None:
-    scan.meanwhile = lambda: complete("side")
-    job = scan.asked()
-
-    answer = complete("top")
-    unnamed = complete(None, "whole")
-
-    assert (answer.status, unnamed.status, answer.job) == ("unmatched", "unmatched", job)
-    assert statuses() == ["unmatched"] * 3
-    assert reread(job).state == "running"
-
-
-def test_a_part_for_a_job_that_waits_for_one_answer_is_unmatched(declare: Declare) -> None:
-    job = Scan(declare, hipq.WAIT, False).asked()
-
-    answer = complete("front")
-
-    assert answer.status == "unmatched"
-    complete(None, "whole")
-    assert reread(job).result == "whole"
-
-
-def test_parts_of_a_job_that_needed_none_are_late_in_the_end(declare: Declare) -> None:
-    scan = Scan(declare, "done", False)
-    scan.meanwhile = lambda: complete("front")
-    job = scan.asked()
-
-    early_answers.expire_early(get_instance())
-
-    assert (reread(job).result, statuses()) == ("done", ["late"])
-
-
-def test_an_answer_for_the_whole_job_while_the_handler_executes_wins(scan: Scan) -> None:
-    scan.meanwhile = lambda: complete(None, "whole")
-
-    job = scan.asked()
-
-    assert reread(job).result == "whole"
-
-
-def test_an_answer_without_a_part_repeats_no_part(scan: Scan) -> None:
-    scan.asked()
-    complete("front", "same")
-
-    assert complete(None, "same").status == "unmatched"
-
-
 def test_the_same_for_the_whole_job_again_is_a_duplicate_whatever_its_id(
     declare: Declare, frozen_time: Any
 ) -> None:
@@ -261,26 +109,6 @@ def test_the_same_for_the_whole_job_again_is_a_duplicate_whatever_its_id(
     again = hipq.complete("scan", "k", "whole", message_id="again")
 
     assert (reread(job).result, again.status) == ("whole", "duplicate")
-
-
-def test_a_cancelled_job_sets_its_parts_aside(scan: Scan) -> None:
-    job = scan.asked()
-    complete("front")
-
-    hipq.cancel(job)
-
-    assert complete("back").status == "late"
-
-
-@pytest.mark.parametrize("many", [True, False])
-def test_many_answers_at_once(scan: Scan, many: bool) -> None:
-    job = scan.asked()
-    answers = [hipq.NewAnswer("scan", "k", response=p[0].upper(), part=p) for p in PARTS]
-
-    for batch in [answers] if many else [[answer] for answer in answers]:
-        hipq.receive_many(batch)
-
-    assert reread(job).result == BOTH
 
 
 def test_a_name_that_cannot_be_a_part_is_refused(scan: Scan) -> None:
@@ -359,20 +187,6 @@ def test_many_messages_about_several_jobs_at_once(declare: Declare) -> None:
     assert [reread(job).result for job in jobs] == [BOTH, BOTH]
 
 
-def test_a_lost_worker_loses_no_part(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
-    job = scan.type.enqueue(job_key="k")
-    worker = HandWorker.crashed()
-    complete("front")
-    recovery.recover_lost(get_instance())
-
-    run_due_jobs()
-    complete("back")
-
-    assert worker.claims[0].job == job
-    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
-
-
 def test_a_worker_that_comes_back_does_not_say_what_is_expected(declare: Declare) -> None:
     scan = Scan(declare, hipq.WAIT_FOR("front"), True)
     job = scan.type.enqueue(job_key="k")
@@ -390,32 +204,6 @@ def test_a_worker_that_comes_back_does_not_say_what_is_expected(declare: Declare
 
 
 # Errors and retries
-
-
-def test_an_error_for_a_part_fails_the_attempt(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
-    job = scan.asked()
-    complete("front")
-
-    error = hipq.fail("scan", "k", "no paper", part="back")
-    again = hipq.fail("scan", "k", "no paper", part="back")
-    run_due_jobs()
-    complete("back")
-
-    assert (error.status, error.part, again.status) == ("accepted", "back", "duplicate")
-    job = reread(job)
-    assert (job.result, job.attempt, scan.known) == (BOTH, 2, [{}, {"front": "F"}])
-
-
-def test_an_early_error_fails_the_first_attempt_and_leaves_the_parts(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
-    complete("front")
-    hipq.fail("scan", "k", "no paper", part="back")
-
-    job = scan.asked()
-    complete("back")
-
-    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
 
 
 def test_a_timeout_names_the_missing_parts(scan: Scan, frozen_time: Any) -> None:
@@ -438,219 +226,7 @@ def time_out(job: Job, frozen_time: Any) -> None:
     recovery.time_out_overdue(get_instance())
 
 
-def test_a_retry_after_a_timeout_keeps_the_parts(declare: Declare, frozen_time: Any) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    complete("front")
-    time_out(job, frozen_time)
-    run_due_jobs()
-
-    frozen_time.shift(60)
-    run_due_jobs()
-    complete("back")
-
-    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
-
-
-def test_a_retry_may_wait_for_the_missing_parts_only(declare: Declare, frozen_time: Any) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    complete("front")
-    time_out(job, frozen_time)
-    run_due_jobs()
-
-    scan.returned = hipq.WAIT_FOR("back")
-    frozen_time.shift(60)
-    run_due_jobs()
-    complete("back")
-
-    assert reread(job).result == BOTH
-
-
-def test_a_retry_that_waits_only_for_what_is_in_is_settled_by_it(
-    declare: Declare, handles: bool
-) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), handles, retry=hipq.Fixed(seconds=0))
-    job = scan.asked()
-    complete("front")
-    hipq.fail("scan", "k", "no paper", part="back")
-
-    scan.returned = hipq.WAIT_FOR("front")
-    run_due_jobs()
-
-    assert (reread(job).result, reread(job).attempt) == ({"front": "F"}, 2)
-
-
-def test_a_retry_that_waits_for_as_many_as_are_in_is_settled_by_them(
-    declare: Declare, handles: bool
-) -> None:
-    retry = hipq.Fixed(seconds=0)
-    scan = Scan(declare, hipq.WAIT_FOR(2), handles, counted_answers=True, retry=retry)
-    job = scan.asked()
-    hipq.complete("scan", "k", "one")
-    hipq.fail("scan", "k", "no paper")
-
-    scan.returned = hipq.WAIT_FOR(1)
-    run_due_jobs()
-
-    assert reread(job).result == ["one"]
-
-
-def test_the_last_part_while_a_retry_is_due_settles_the_job(
-    declare: Declare, handles: bool, frozen_time: Any
-) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), handles, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    complete("front")
-    time_out(job, frozen_time)
-    run_due_jobs()
-
-    complete("back")
-
-    job = reread(job)
-    assert (job.outcome, job.result, len(scan.known)) == ("succeeded", BOTH, 1)
-
-
-def test_a_part_while_a_retry_is_due_is_counted(declare: Declare, frozen_time: Any) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    time_out(job, frozen_time)
-    run_due_jobs()
-
-    complete("front")
-    assert reread(job).state == "retry"
-    frozen_time.shift(60)
-    run_due_jobs()
-    complete("back")
-
-    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
-
-
-def test_parts_that_came_before_the_handler_failed_are_kept(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
-
-    def break_once() -> None:
-        if len(scan.known) == 1:
-            complete("front")
-            raise OSError("connection reset")
-
-    scan.meanwhile = break_once
-    job = scan.asked()
-
-    complete("back")
-
-    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
-
-
-def test_a_failed_response_handler_runs_again_on_all_parts(declare: Declare) -> None:
-    scan = declare("scan", retry=hipq.Fixed(seconds=0))(lambda job: hipq.WAIT_FOR(*PARTS))
-    seen: list[Any] = []
-
-    @scan.on_response
-    def handle(job: Job, response: Any) -> Any:
-        seen.append(response)
-        if len(seen) == 1:
-            raise OSError("disk full")
-        return response
-
-    job = scan.enqueue(job_key="k")
-    run_due_jobs()
-    complete("back")
-    complete("front")
-
-    assert (reread(job).result, seen) == (BOTH, [BOTH, BOTH])
-
-
-def test_resend_discards_the_parts(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), False)
-
-    @scan.type.on_response
-    def handle(job: Job, response: Any) -> Any:
-        if response["front"] == "F":
-            raise OSError("unreadable")
-        return response
-
-    scan.type.on_error(lambda job: hipq.RetryIn(0, resend=True))
-    job = scan.asked()
-    complete("front")
-    complete("back")
-
-    between = reread(job)
-    assert (between.state, between.has_pending_answer, scan.known) == ("running", False, [{}, {}])
-    assert statuses() == ["discarded", "discarded"]
-    complete("front", "F2")
-    complete("back")
-    assert reread(job).result == {"front": "F2", "back": "B"}
-
-
 # Counted answers
-
-
-def test_a_job_may_wait_for_a_number_of_answers(count: Scan) -> None:
-    job = count.asked()
-
-    for response in ("b", "a", "c"):
-        assert reread(job).state == "running"
-        complete(None, response)
-
-    assert reread(job).result == ["b", "a", "c"]
-    assert complete(None, "d").status == "late"
-
-
-def test_counted_answers_before_the_job_is_enqueued_count(count: Scan) -> None:
-    complete(None, "b")
-    complete(None, "a")
-
-    job = count.asked()
-
-    assert (reread(job).state, count.known) == ("running", [["b", "a"]])
-    complete(None, "c")
-    assert reread(job).result == ["b", "a", "c"]
-
-
-@pytest.mark.parametrize("early", [1, 2, 3, 4])
-def test_counted_answers_while_the_handler_executes_count(count: Scan, early: int) -> None:
-    count.meanwhile = lambda: [complete(None, n) for n in range(early)]
-
-    job = count.asked()
-    for number in range(early, 3):
-        complete(None, number)
-
-    assert reread(job).result == [0, 1, 2]
-    assert statuses() == ["accepted"] * 3 + ["late"] * (early - 3)
-
-
-def test_equal_answers_without_id_count_once(count: Scan) -> None:
-    job = count.asked()
-    complete(None, "yes")
-
-    assert complete(None, "yes").status == "duplicate"
-    assert reread(job).expects == 3
-
-
-def test_equal_answers_with_different_ids_count_each(count: Scan) -> None:
-    job = count.asked()
-
-    for message_id in ("m1", "m2", "m2", "m3"):
-        complete(None, "yes", message_id=message_id)
-
-    assert (reread(job).result, len(statuses())) == (["yes"] * 3, 3)
-
-
-def test_equal_early_answers_with_different_ids_count_each(count: Scan) -> None:
-    for message_id in ("m1", "m2", "m3"):
-        complete(None, "yes", message_id=message_id)
-
-    assert reread(count.asked()).result == ["yes"] * 3
-
-
-def test_named_answers_are_counted_by_their_names(count: Scan) -> None:
-    job = count.asked()
-
-    found = [complete(part, "yes").status for part in ("a", "a", "b", "c")]
-
-    assert found == ["accepted", "duplicate", "accepted", "accepted"]
-    assert reread(job).result == ["yes"] * 3
 
 
 def test_a_timeout_says_how_many_answers_are_in(count: Scan, frozen_time: Any) -> None:
@@ -696,35 +272,6 @@ def test_an_answer_settles_a_job_whose_handler_was_of_the_release_that_counts_no
     complete(None, "a")
 
     assert (reread(job).outcome, reread(job).result) == ("succeeded", "a")
-
-
-def test_one_answer_may_be_counted(declare: Declare) -> None:
-    job = Scan(declare, hipq.WAIT_FOR(1), True, counted_answers=True).asked()
-
-    complete(None, "a")
-
-    assert reread(job).result == ["a"]
-
-
-def test_resend_discards_counted_answers(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(2), False, counted_answers=True)
-
-    @scan.type.on_response
-    def handle(job: Job, response: Any) -> Any:
-        if job.attempt == 1:
-            raise OSError("unreadable")
-        return response
-
-    scan.type.on_error(lambda job: hipq.RetryIn(0, resend=True))
-    job = scan.asked()
-    complete(None, 1)
-    complete(None, 2)
-    run_due_jobs()
-
-    complete(None, 2)
-    complete(None, 1)
-
-    assert reread(job).result == [2, 1]
 
 
 # Mistakes of handlers
