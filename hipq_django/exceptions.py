@@ -140,19 +140,6 @@ class ErrorAnswer(HipqError):  # noqa: N818 - a kind of error in a job's history
     """The error of a job that the other system answered with an error."""
 
 
-class NamesEnqueue:
-    """Says what the verbs of other queues are called here, and of what has none what to do."""
-
-    _way_out = "call .enqueue(…), with options .using(delay=60).enqueue(…)"
-
-    if not TYPE_CHECKING:  # they know what there is
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("delay", "apply_async", "defer", "enqueue", "enqueue_many"):
-                raise AttributeError(f"there is no .{name}(…) here; {self._way_out}.")
-            return object.__getattribute__(self, name)  # which raises
-
-
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence, with its full stop: the nearest known name, or all of them.
 

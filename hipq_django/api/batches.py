@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, _GeneratorContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import cache, partial, wraps
+from functools import cache, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from threading import get_ident
@@ -33,7 +33,7 @@ from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_reason, checked_type_name, is_storable
 from hipq_django.engines.rows import take_place_of
-from hipq_django.exceptions import InvalidJobError, NamesEnqueue
+from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
 from hipq_django.models.batch import MAX_BATCH_NAME_CHARS
 from hipq_django.models.catalog import get_job_type
@@ -68,24 +68,14 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
 achain = sync_to_async(chain)
 
 
-class _Unopened(NamesEnqueue, _GeneratorContextManager[Batch]):
-    """A batch that `with` has not opened yet."""
-
-    _way_out = "write `with hipq_django.batch(…) as batch:` and call batch.enqueue(…)"
-
-
-def _unopened(opening: Callable[P, Generator[Batch, None, None]]) -> Callable[P, _Unopened]:
-    return wraps(opening)(lambda *args, **options: _Unopened(opening, args, options))
-
-
-@_unopened
+@contextmanager
 def batch(
     name: str = "",
     *,
     then: NewJob | None = None,
     always: NewJob | None = None,
     instance: str = DEFAULT,
-) -> Generator[Batch, None, None]:
+) -> Iterator[Batch]:
     """Open a transaction to enqueue jobs that belong together; yield their batch.
 
     Enqueue them with `batch.enqueue` and `batch.enqueue_many`, or with `batch=batch`. `then` starts
@@ -94,8 +84,7 @@ def batch(
     """
     using = get_instance(instance).database
     _check_callbacks(then, always)
-    with ExitStack() as opened:
-        opened.enter_context(transaction.atomic(using=using))
+    with transaction.atomic(using=using):
         made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
         made.save(using=using, force_insert=True)
         made.open_in = get_ident()

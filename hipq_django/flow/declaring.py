@@ -33,7 +33,6 @@ from hipq_django.job_types.declaration import (
     TYPE_OPTIONS,
     Declaration,
     checked_values,
-    requires,
 )
 from hipq_django.job_types.registry import (
     get_all_declared,
@@ -114,10 +113,6 @@ class ComponentDeclaration(Declaration):
         return self.inputs if direction == "in" else self.outputs
 
 
-NO_NAME = 'component has no name; write @flow.component("shop.fraud") above the code.'
-
-
-@requires("name", NO_NAME)
 def component(
     name: str,
     *,
@@ -137,7 +132,9 @@ def component(
     of the ports `outs`, and each `yield "port", value` to that port.
     """
     if callable(name):  # the code itself: nothing would be declared
-        raise InvalidJobTypeError(NO_NAME)
+        raise InvalidJobTypeError(
+            'component has no name; write @flow.component("shop.fraud") above the code.'
+        )
     own, of_type, meta = _split(name, options)
 
     def declare(code: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 from django.utils.functional import cached_property
@@ -26,7 +25,6 @@ from hipq_django.exceptions import (
     InvalidJobError,
     InvalidJobTypeError,
     InvalidScheduleError,
-    NamesEnqueue,
     UnknownOptionError,
 )
 from hipq_django.job_types.by_key import VerbsByKey
@@ -46,33 +44,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def requires(argument: str, way_out: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a decorator that is written with empty parentheses raise `InvalidJobTypeError`."""
-
-    def guard(decorator: Callable[P, R]) -> Callable[P, R]:
-        place = list(inspect.signature(decorator).parameters).index(argument)
-
-        @wraps(decorator)
-        def checked(*args: P.args, **options: P.kwargs) -> R:
-            if len(args) <= place and argument not in options:
-                raise InvalidJobTypeError(way_out)
-            return decorator(*args, **options)
-
-        return checked
-
-    return guard
-
-
-requires_response_handler = requires(
-    "handler", "on_response has no function; write @charge_card.on_response above one, without ()."
-)
-requires_retry_handler = requires(
-    "handler", "on_error has no function; write @charge_card.on_error above one, without ()."
-)
-
-
 @dataclass(eq=False)
-class Declaration(NamesEnqueue, VerbsByKey):
+class Declaration(VerbsByKey):
     """A declared job type: its code and the defaults of its jobs.
 
     `handler(job)`, `response_handler(job, response)` and `retry_handler(job)` are what a worker

@@ -15,15 +15,11 @@ from hipq_django.domain.drafts import (
     split_options,
     unstored,
 )
-from hipq_django.exceptions import InvalidJobTypeError, NamesEnqueue
 from hipq_django.job_types.declaration import (
     DEFAULT_QUEUE,
     Declaration,
     checked_handler,
     checked_values,
-    requires,
-    requires_response_handler,
-    requires_retry_handler,
 )
 from hipq_django.job_types.registry import register
 
@@ -38,7 +34,6 @@ F = TypeVar("F", bound="Callable[[Job], Any]")
 G = TypeVar("G", bound="Callable[[Job, Any], Any]")
 
 
-@requires("name", 'job_type has no name; write @hipq.job_type("charge_card") above the function.')
 def job_type(
     name: str,
     *,
@@ -58,11 +53,6 @@ def job_type(
     `schedule`, when it is due by itself. The handler takes a Job and returns JSON,
     `WAIT` or `WAIT_FOR`; it may be `async def`.
     """
-    if callable(name):
-        called = getattr(name, "__name__", "handler")
-        raise InvalidJobTypeError(
-            f'job_type has no name; write @hipq.job_type("{called}") above {called}.'
-        )
 
     def declare(handler: Handler) -> JobTypeSpec:
         values = checked_values(name, queue, instance, options)
@@ -82,13 +72,11 @@ class JobTypeSpec(Declaration):
     def __call__(self, job: Job) -> Any:
         return self.handler(job)
 
-    @requires_response_handler
     def on_response(self, handler: G) -> G:
         """Declare the response handler: `handler(job, response)` runs when the answer has come."""
         self.set_response_handler(checked_handler(self.name, handler, "job", "response"))
         return handler
 
-    @requires_retry_handler
     def on_error(self, handler: F) -> F:
         """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
         self.set_retry_handler(checked_handler(self.name, handler, "job"))
@@ -113,7 +101,7 @@ class JobTypeSpec(Declaration):
         return JobTypeWithOptions(self, options)
 
 
-class JobTypeWithOptions(NamesEnqueue):
+class JobTypeWithOptions:
     """A job type with options for its next jobs; those that are given later win."""
 
     def __init__(self, declared: JobTypeSpec, options: Mapping[str, Any]) -> None:

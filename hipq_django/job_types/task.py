@@ -24,7 +24,6 @@ from hipq_django.domain.signature import FILLED_IN, Signature
 from hipq_django.exceptions import (
     ArgumentsError,
     InvalidJobTypeError,
-    NamesEnqueue,
     StoredArgumentsError,
     nearest_name,
 )
@@ -34,8 +33,6 @@ from hipq_django.job_types.declaration import (
     Declaration,
     check_is_function,
     checked_values,
-    requires_response_handler,
-    requires_retry_handler,
 )
 from hipq_django.job_types.registry import register
 
@@ -142,13 +139,11 @@ class Task(Declaration, Generic[P, R]):
         """Return the task with options for its next jobs: those of `hipq_django.enqueue`."""
         return TaskWithOptions(self, *split_options(f"task {self.name!r}", options))
 
-    @requires_response_handler
     def on_response(self, handler: H) -> H:
         """Declare the response handler: it takes any of `response`, `job` and the arguments."""
         self.set_response_handler(self._called_with(handler, "response"))
         return handler
 
-    @requires_retry_handler
     def on_error(self, handler: H) -> H:
         """Declare the retry handler: it takes any of `job` and the arguments.
 
@@ -227,7 +222,7 @@ class Task(Declaration, Generic[P, R]):
         return call
 
 
-class TaskWithOptions(NamesEnqueue, Generic[P, R]):
+class TaskWithOptions(Generic[P, R]):
     """A task with options for its next jobs."""
 
     def __init__(self, declared: Task[P, R], of_jobs: dict[str, Any], how: dict[str, Any]) -> None:

@@ -296,28 +296,11 @@ def test_new_jobs_of_tasks_and_job_types_are_enqueued_together(declare: Declare)
     assert task.using(priority=2, delay=60).using(priority=3).enqueue(1).priority == 3
 
 
-def batch_of(task: Any) -> Any:
-    opened: Any = hipq.batch("x")
-    return opened.enqueue(task.new(1))
+def test_options_are_no_arguments(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
 
-
-@pytest.mark.parametrize(
-    ("stumble", "way_out"),
-    [
-        (lambda task, plain: task.delay(1), r"no \.delay\(…\) here; call \.enqueue"),
-        (lambda task, plain: plain.apply_async({}), r"no \.apply_async\(…\) here; call \.enqueue"),
-        (lambda task, plain: task.enqueue(1, job_key="k"), r"option: send\.using\(job_key=…\)"),
-        (lambda task, plain: batch_of(task), r"write `with hipq_django\.batch\(…\) as batch:`"),
-        (lambda task, plain: task.dealy, "has no attribute 'dealy'"),
-    ],
-)
-def test_where_everybody_stumbles_once_the_way_out_is_said(
-    declare: Declare, stumble: Callable[[Any, Any], Any], way_out: str
-) -> None:
-    task, plain = declare.task("shop.send")(send), declare("charge_card")(lambda job: 1)
-
-    with pytest.raises((AttributeError, hipq.ArgumentsError), match=way_out):
-        stumble(task, plain)
+    with pytest.raises(hipq.ArgumentsError, match=r"option: send\.using\(job_key=…\)"):
+        task.enqueue(1, job_key="k")
 
 
 def test_arguments_are_converted_as_the_setting_says(declare: Declare, settings: Settings) -> None:
