@@ -252,8 +252,9 @@ def _declared_ports(
     name: str, made: type[Any]
 ) -> tuple[dict[str, PortOptions], dict[str, PortOptions]]:
     sides: dict[str, dict[str, PortOptions]] = {"in": {}, "out": {}}
-    for attribute in dir(made):
-        port = inspect.getattr_static(made, attribute)
+    members = {name: value for base in reversed(made.__mro__) for name, value in vars(base).items()}
+    for attribute in sorted(members):
+        port = members[attribute]
         if not isinstance(port, DeclaredPort):
             continue
         if attribute in dir(Component):
