@@ -21,8 +21,9 @@ from hipq_django.database.requirements import (
     places_of_models,
     pool_size,
 )
+from hipq_django.domain.options import Option, Options
 from hipq_django.domain.validation import checked_name
-from hipq_django.exceptions import InvalidJobError, alike, nearest_name
+from hipq_django.exceptions import ConfigurationError, InvalidJobError, alike, nearest_name
 from hipq_django.job_types.registry import declared_instances, get_all_declared, known_names
 from hipq_django.job_types.task import Task
 from hipq_django.tasks_backend import configured
@@ -200,13 +201,31 @@ def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield alias, settings.DATABASES[alias].get("OPTIONS", {})
 
 
+def _known_instance(name: Any) -> Any:
+    known = [instance.name for instance in instances.valid_instances()]
+    if known and name not in known:
+        near = nearest_name(str(name), known)
+        raise ConfigurationError(f"the setting HIPQ has no instance {name!r}{near}")
+    return name
+
+
+_OF_TASKS = Options(
+    "hipq.E030",
+    "hipq.E030",
+    (Option(configured.INSTANCE, rules.DEFAULT, _known_instance, "the name of an instance"),),
+)
+
+
 def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
     """E030 and E031 of the setting TASKS, where it names the backend of this package."""
     for alias, entry in configured.entries():
         where, options = f"TASKS[{alias!r}]", entry.get("OPTIONS") or {}
-        yield from _check_options(f"{where}['OPTIONS']", options)
+        if isinstance(options, dict):
+            yield from rules.wrong_options(f"{where}['OPTIONS']", _OF_TASKS, options)
+        else:
+            text = f"{where}['OPTIONS']: {options!r:.100} is not a dictionary."
+            yield checks.Error(text, hint="Correct or remove it.", id="hipq.E030")
         yield from _check_queues(f"{where}['QUEUES']", entry.get("QUEUES") or ())
-        yield from _check_instance(where, configured.instance_of(entry))
 
 
 def _check_queues(where: str, queues: Any) -> Iterator[checks.CheckMessage]:
@@ -220,30 +239,6 @@ def _check_queues(where: str, queues: Any) -> Iterator[checks.CheckMessage]:
             checked_name("queue", queue)
         except InvalidJobError as error:
             yield checks.Error(f"{where}: {error}", hint=hint, id="hipq.E031")
-
-
-def _check_options(where: str, options: object) -> Iterator[checks.CheckMessage]:
-    if not isinstance(options, dict):
-        hint = f"Write {{'{configured.INSTANCE}': 'default'}}, or leave it out."
-        text = f"{where}: {options!r:.100} is not a dictionary."
-        yield checks.Error(text, hint=hint, id="hipq.E030")
-        return
-    for name in options:
-        if name not in configured.OPTIONS:
-            near = nearest_name(str(name), configured.OPTIONS)
-            text, hint = f"{where}: unknown option {name!r}{near}", "Correct or remove it."
-            yield checks.Error(text, hint=hint, id="hipq.E030")
-
-
-def _check_instance(where: str, instance: str) -> Iterator[checks.CheckMessage]:
-    known = [known.name for known in instances.get_instances()] if not any(rules.problems()) else []
-    if known and instance not in known:
-        yield checks.Error(
-            f"{where}['OPTIONS']['INSTANCE']: the setting HIPQ has no instance {instance!r}"
-            f"{nearest_name(instance, known)}",
-            hint="Correct the name, or add the instance.",
-            id="hipq.E030",
-        )
 
 
 def _check_postgresql(alias: str, options: dict[str, Any]) -> Iterator[checks.CheckMessage]:

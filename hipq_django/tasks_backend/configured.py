@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 BACKEND = "hipq_django.tasks_backend.HipqBackend"
 INSTANCE = "INSTANCE"
-OPTIONS = (INSTANCE,)
-"""The options of the backend."""
+"""The one option of the backend."""
 
 
 def entries() -> Iterator[tuple[str, Mapping[str, Any]]]:
