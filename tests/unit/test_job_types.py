@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import pytest
 
 import hipq_django as hipq
+from hipq_django.domain.job_options import DEFAULTS
 from hipq_django.exceptions import InvalidJobTypeError, UnknownOptionError
 from hipq_django.job_types.registry import forget, get_all_declared, get_declared
 from hipq_django.models import Job
@@ -38,6 +38,7 @@ def test_a_declared_type_is_found_by_instance_and_name(declare: Declare) -> None
     assert get_declared("shop", "charge_card") is declared
     assert get_declared("default", "charge_card") is None
     assert get_all_declared("shop") == [declared]
+    assert declare("charge_card")(other_handler) is not declared  # of another instance
 
 
 def test_a_declared_type_can_be_called_like_the_function(declare: Declare) -> None:
@@ -48,39 +49,28 @@ def test_a_declared_type_can_be_called_like_the_function(declare: Declare) -> No
     assert declared.__doc__ == "Charge the card."
 
 
-def test_without_options_a_type_has_the_defaults(declare: Declare) -> None:
+@pytest.mark.parametrize(
+    ("options", "declared"),
+    [
+        ({}, ["default", 100, 1.0, 86_400, [], ""]),
+        (
+            {
+                "queue": "bank", "priority": 10, "throttle_factor": 2, "timeout": 3_600,
+                "time_windows": ["05:00-07:00", "22:00-23:00"], "time_zone": "Europe/Paris",
+            },
+            ["bank", 10, 2.0, 3_600, ["05:00-07:00", "22:00-23:00"], "Europe/Paris"],
+        ),
+        (dict.fromkeys(("timeout", "time_windows")), ["default", 100, 1.0, 86_400, [], ""]),
+    ],
+)  # fmt: skip
+def test_options_are_the_defaults_of_the_types_jobs(
+    declare: Declare, options: dict[str, Any], declared: list[Any]
+) -> None:
     """T2."""
-    declared = declare("charge_card")(handler)
+    made = declare("charge_card", **options)(handler)
 
-    assert declared.as_declared == {
-        "queue": "default",
-        "default_timeout": 86_400,
-        "default_priority": 100,
-        "default_throttle_factor": 1.0,
-        "default_time_windows": [],
-        "time_zone": "",
-    }
-
-
-def test_options_are_the_defaults_of_the_types_jobs(declare: Declare) -> None:
-    declared = declare(
-        "charge_card",
-        queue="bank",
-        timeout=3_600,
-        priority=10,
-        throttle_factor=2,
-        time_windows=["05:00-07:00", "22:00-23:00"],
-        time_zone="Europe/Paris",
-    )(handler)
-
-    assert declared.queue == "bank"
-    assert declared.defaults == {
-        "default_timeout": 3_600,
-        "default_priority": 10,
-        "default_throttle_factor": Decimal(2),
-        "default_time_windows": ["05:00-07:00", "22:00-23:00"],
-        "time_zone": "Europe/Paris",
-    }
+    assert [*made.as_declared.values()] == declared
+    assert made.as_declared.keys() == {"queue", *DEFAULTS}
 
 
 def test_the_other_handlers_stay_plain_functions(declare: Declare) -> None:
@@ -121,14 +111,6 @@ def test_the_same_function_may_be_declared_again(declare: Declare) -> None:
     again = declare("charge_card", priority=5)(handler)
 
     assert get_declared("default", "charge_card") is again
-
-
-def test_one_name_may_stand_for_two_types_of_two_instances(declare: Declare) -> None:
-    """T33."""
-    declare("charge_card")(handler)
-    declare("charge_card", instance="shop")(other_handler)
-
-    assert get_declared("default", "charge_card") is not get_declared("shop", "charge_card")
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name(declare: Declare) -> None:

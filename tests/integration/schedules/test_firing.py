@@ -648,16 +648,6 @@ def test_a_name_is_declared_by_one_job_type_only(declare: Declare, spec: Any) ->
     declare("report", schedule={"clean": "0 1 * * *"}, instance="other")(lambda job: None)
 
 
-def test_code_that_is_imported_again_declares_its_schedules_again(declare: Declare) -> None:
-    def clean() -> None: ...
-
-    for text in ("0 1 * * *", "0 2 * * *"):
-        declare.task("clean", schedule=text)(clean)
-
-    declared.sync("default")
-    assert row("clean").cron == "0 2 * * *"
-
-
 def test_a_task_with_required_arguments_cannot_be_scheduled_by_itself(declare: Declare) -> None:
     with pytest.raises(hipq.InvalidJobTypeError, match=r"its argument shop has no default"):
         declare.task("clean", schedule="* * * * *")(lambda shop: None)
