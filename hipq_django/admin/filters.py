@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
@@ -21,7 +21,32 @@ if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
 
 
-class _RowFilter(SimpleListFilter):
+class ChoiceFilter(SimpleListFilter):
+    """Narrows a list by one of some choices; what is none of them finds nothing."""
+
+    labels: Mapping[str, _StrOrPromise]
+    """The choices, in their order."""
+
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
+        """Return the choices."""
+        return list(self.labels.items())
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the rows of the choice; of an unknown one none."""
+        value = self.value()
+        if value is None:
+            return queryset
+        known = (str(choice) for choice, _label in self.lookup_choices)
+        return self.chosen(queryset, value) if value in known else queryset.none()
+
+    def chosen(self, rows: Any, value: str) -> Any:
+        """Return the rows of a choice."""
+        raise NotImplementedError
+
+
+class _RowFilter(ChoiceFilter):
     """Filters jobs by a row they point to."""
 
     model: type[Queue | JobType]
@@ -31,16 +56,16 @@ class _RowFilter(SimpleListFilter):
         self, request: HttpRequest, model_admin: ModelAdmin[Any]
     ) -> list[tuple[str, _StrOrPromise]]:
         """Return the rows there are; a queue or a job type is a row, so they are few."""
-        rows = self.model._default_manager.using(model_admin.database)  # type: ignore[attr-defined]  # a HipqAdmin
+        rows = self.rows(self.model._default_manager.using(model_admin.database))  # type: ignore[attr-defined]  # a HipqAdmin
         return [(str(row.pk), str(row)) for row in rows.order_by("instance", "name")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return those of all rows that can be chosen."""
+        return rows
+
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the rows that point to the chosen one."""
-        value = self.value()
-        if value is None:
-            return queryset
-        chosen = next((pk for pk, _ in self.lookup_choices if pk == value), None)
-        return queryset.filter(**{self.field: chosen}) if chosen else queryset.none()
+        return rows.filter(**{self.field: value})
 
 
 class QueueFilter(_RowFilter):
@@ -61,7 +86,7 @@ class JobTypeFilter(_RowFilter):
     field = "job_type_id"
 
 
-class BatchFilter(SimpleListFilter):
+class BatchFilter(ChoiceFilter):
     """Jobs of one batch, which its page leads to; there may be too many to choose from."""
 
     title = _("batch")
@@ -74,16 +99,13 @@ class BatchFilter(SimpleListFilter):
         value = self.value()
         return [] if value is None else [(value, f"{value:.20}")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the jobs of the batch."""
-        value = self.value()
-        if value is None:
-            return queryset
         pk = id_from(value)
-        return queryset.none() if pk is None else queryset.filter(batch_id=pk)
+        return rows.none() if pk is None else rows.filter(batch_id=pk)
 
 
-class StateFilter(SimpleListFilter):
+class StateFilter(ChoiceFilter):
     """Where jobs stand, by conditions that have an index."""
 
     title = _("state")
@@ -105,16 +127,9 @@ class StateFilter(SimpleListFilter):
     }
     """What comes first in each queue: the order of an index, which else would not be used."""
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return list(self.labels.items())
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def chosen(self, rows: JobQuerySet, value: str) -> JobQuerySet:
         """Return the jobs in the chosen state."""
-        choose = _STATES.get(self.value() or "")
-        return choose(queryset) if choose else queryset
+        return _STATES[value](rows)
 
 
 _STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
@@ -129,101 +144,66 @@ _STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
 }
 
 
-class OutcomeFilter(SimpleListFilter):
+class OutcomeFilter(ChoiceFilter):
     """How final jobs ended."""
 
     title = _("outcome")
     parameter_name = "outcome"
+    labels = {outcome.value: outcome.label for outcome in Outcome if outcome != Outcome.NONE}
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return [(o.value, o.label) for o in Outcome if o != Outcome.NONE]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def chosen(self, rows: JobQuerySet, value: str) -> JobQuerySet:
         """Return the jobs that ended so."""
-        value = self.value()
-        if value not in Outcome.values:
-            return queryset.none() if value else queryset
-        return queryset.ended(Outcome(value))
+        return rows.ended(Outcome(value))
 
 
-class EndedFilter(SimpleListFilter):
+class EndedFilter(ChoiceFilter):
     """Jobs that ended lately, as queues and job types count them."""
 
     title = _("end")
     parameter_name = "ended"
+    labels = {"hour": _("in the last hour")}
     order = ("-update_time", "-id")
     """The last first: by the index that has the ends of each queue."""
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choice."""
-        return [("hour", _("in the last hour"))]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+    def chosen(self, rows: JobQuerySet, value: str) -> JobQuerySet:
         """Return the jobs that ended then; the index that finds them begins with the queue."""
-        if self.value() != "hour":
-            return queryset
-        queues = list(Queue.objects.using(queryset.db).values_list("pk", flat=True))
-        since = clock.now(queryset.db) - LATELY
-        return queryset.final().filter(queue__in=queues, update_time__gt=since)
+        queues = list(Queue.objects.using(rows.db).values_list("pk", flat=True))
+        since = clock.now(rows.db) - LATELY
+        return rows.final().filter(queue__in=queues, update_time__gt=since)
 
 
-class AnswerFilter(SimpleListFilter):
+class AnswerFilter(ChoiceFilter):
     """What became of an answer."""
 
     title = _("status")
     parameter_name = "status"
+    labels = {
+        "no_job": _("without a job (early or unmatched)"),
+        **dict(Answer.Status.choices),
+        "failed": _("malformed message"),
+    }
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return [
-            ("no_job", _("without a job (early or unmatched)")),
-            *Answer.Status.choices,
-            ("failed", _("malformed message")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the answers with the chosen status."""
-        value, answers = self.value(), Q(kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR))
-        if value is None:
-            return queryset
-        if value not in dict(self.lookup_choices):
-            return queryset.none()
+        answers = Q(kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR))
         if value == "failed":
             # None of them was accepted: so says the condition of the index.
-            return queryset.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
+            return rows.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
         if value == "no_job":
-            return queryset.filter(answers, status__in=Answer.JOBLESS, job=None)
-        return queryset.filter(answers, status=value)
+            return rows.filter(answers, status__in=Answer.JOBLESS, job=None)
+        return rows.filter(answers, status=value)
 
 
-class KindFilter(SimpleListFilter):
+class KindFilter(ChoiceFilter):
     """What another system sent: a response, an error, or what is no answer."""
 
     title = _("kind")
     parameter_name = "kind"
+    labels = dict(Answer.Kind.choices)
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return list(Answer.Kind.choices)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the answers of the chosen kind."""
-        value = self.value()
-        if value is None:
-            return queryset
-        if value not in Answer.Kind.values:
-            return queryset.none()
-        found = queryset.filter(kind=value)
         if value == Answer.Kind.MALFORMED:
             # None of them was accepted: so says the condition of the index.
-            found = found.exclude(status=Answer.Status.ACCEPTED)
-        return found
+            rows = rows.exclude(status=Answer.Status.ACCEPTED)
+        return rows.filter(kind=value)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.admin.filters import JobTypeFilter
+from hipq_django.admin.filters import ChoiceFilter, JobTypeFilter
 from hipq_django.database.lookups import literal_in
 from hipq_django.domain.states import Outcome, State
 from hipq_django.flow.declaring import KIND
 from hipq_django.flow.models import Message, Node, Wake
 from hipq_django.flow.status import RUNNING
 from hipq_django.flow.values import Rest
-from hipq_django.models import Job, JobType
+from hipq_django.models import Job
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -65,26 +63,16 @@ def in_status(nodes: QuerySet[Any], status: str) -> QuerySet[Any]:
     return rows.filter(rest=status).exclude(lives | ended_badly | waits)
 
 
-class StatusFilter(SimpleListFilter):
+class StatusFilter(ChoiceFilter):
     """What nodes do; paused ones are of any status."""
 
     title = _("status")
     parameter_name = "status"
+    labels = {**STATUS_NAMES, "paused": _("paused")}
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return [*STATUS_NAMES.items(), ("paused", _("paused"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the nodes in the chosen status."""
-        value = self.value()
-        if value is None:
-            return queryset
-        if value == "paused":
-            return queryset.filter(paused=True)
-        return in_status(queryset, value) if value in STATUS_NAMES else queryset.none()
+        return rows.filter(paused=True) if value == "paused" else in_status(rows, value)
 
 
 class ComponentFilter(JobTypeFilter):
@@ -93,39 +81,26 @@ class ComponentFilter(JobTypeFilter):
     title = _("component")
     parameter_name = "component"
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
+    def rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return the components that have nodes."""
-        rows = JobType.objects.using(model_admin.database).filter(kind=KIND)  # type: ignore[attr-defined]  # a HipqAdmin
-        used = rows.filter(Exists(Node.objects.using(rows.db).filter(job_type=OuterRef("pk"))))
-        return [(str(row.pk), str(row)) for row in used.order_by("instance", "name")]
+        nodes = Node.objects.using(rows.db).filter(job_type=OuterRef("pk"))
+        return rows.filter(Exists(nodes), kind=KIND)
 
 
-class PlaceFilter(SimpleListFilter):
+class PlaceFilter(ChoiceFilter):
     """Where nodes stand in their tree."""
 
     title = _("place")
     parameter_name = "place"
+    labels = {
+        "roots": _("without a parent"),
+        "orphans": _("disowned by their parent"),
+        "children": _("below another node"),
+    }
 
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> list[tuple[str, _StrOrPromise]]:
-        """Return the choices."""
-        return [
-            ("roots", _("without a parent")),
-            ("orphans", _("disowned by their parent")),
-            ("children", _("below another node")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the nodes in the chosen place."""
-        value = self.value()
-        if value is None:
-            return queryset
-        if value == "children":
-            return queryset.filter(parent__isnull=False)
-        roots = queryset.filter(parent__isnull=True)
+        found = rows.filter(parent__isnull=value != "children")
         if value == "orphans":  # a node made them, which is their parent no more
-            return roots.filter(created_by__startswith="node:")
-        return roots if value == "roots" else queryset.none()
+            return found.filter(created_by__startswith="node:")
+        return found
