@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_matching import AnswerMatching
@@ -36,14 +36,10 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         "tries", "part_name", "message", "received", "instance", "content",
     )  # fmt: skip
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Put above the answer the way to its job, where no job has it."""
-        answer = context["original"]
-        if self.can_match(request, answer):
-            context["match_url"] = self.url(Answer, "match", answer.pk)
-        return super().render_change_form(request, context, *args, **kwargs)
+    def beside_form(self, request: HttpRequest, row: Answer) -> dict[str, Any]:
+        """Return the way to its job, where no job has it."""
+        may = row.is_free and self.may_do(request, "match")
+        return {"match_url": self.row_url(row, "match") if may else ""}
 
     def label(self, row: Answer) -> str:
         """Return what an answer is called; there is a word to translate amid its name."""
@@ -64,13 +60,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     status_badge = column(_("status"), lambda self, answer: status_badge(answer))
     meaning = column(_("meaning"), lambda self, answer: meaning_of(answer))
 
-    @admin.display(description=_("job"))
-    def to_job(self, answer: Answer) -> str:
-        """The job it belongs to."""
-        if answer.job_id is None:
-            return NOTHING
-        return self.link(Job, answer.job_id, _("job %(id)s") % {"id": answer.job_id})
-
+    to_job = column(_("job"), lambda self, answer: self.job_link(answer.job_id))
     tries = column(_("attempt"), lambda self, answer: str(answer.attempt or NOTHING))
     part_name = column(_("part"), lambda self, answer: answer.part or NOTHING)
     received = column(_("received"), lambda self, answer: when(answer.receive_time, self.now))

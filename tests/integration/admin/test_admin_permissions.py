@@ -235,7 +235,6 @@ class World:
             *(page_url(row) for row in rows),
             *(page_url(row, "history") for row in rows),
             match,
-            *(f"{match}?job={job.pk}" for job in (self.waiting, self.done)),
             f"{reverse('admin:autocomplete')}?{asked}&term=the-job-key",
         ]
 
@@ -260,7 +259,9 @@ class World:
                 (list_url(type(row)), {"action": name, ACTION_BOX: [row.pk]}) for name in names
             ]
         match = page_url(self.free, "match")
-        return [*((match, {"job": pk}) for pk in pks), *buttons, *actions]
+        matches: list[tuple[str, dict[str, Any]]] = [(match, {"job": pk}) for pk in pks]
+        confirmed = [(url, {**sent, "confirmed": "1"}) for url, sent in matches]
+        return [*matches, *confirmed, *buttons, *actions]
 
 
 @pytest.fixture
@@ -351,8 +352,10 @@ def test_the_page_for_matching_needs_three_permissions(
     log_in(client, *({"view_answer", "view_job", "match_answer"} - {lacking}))
     match = page_url(world.free, "match")
 
-    assert client.get(match, {"job": world.waiting.pk}).status_code == 403
-    assert client.post(match, {"job": world.waiting.pk}).status_code == 403
+    assert "Match it" not in client.get(page_url(world.free)).content.decode()
+    for sent in ({}, {"job": str(world.waiting.pk), "confirmed": "1"}):
+        assert client.get(match, sent).status_code == 403
+        assert client.post(match, sent).status_code == 403
     world.free.refresh_from_db()
     assert world.free.job_id is None
 
@@ -369,10 +372,10 @@ def test_a_site_that_hides_jobs_hides_them_from_the_page_for_matching(
 
     monkeypatch.setattr(page, "get_queryset", only_done)
 
-    text = html(client, page_url(world.free, "match"), job=world.waiting.pk)
-    client.post(page_url(world.free, "match"), {"job": world.waiting.pk})
-
-    assert f"There is no job {world.waiting.pk}." in text
-    assert "the-data" not in text
+    for more in ({}, {"confirmed": "1"}):
+        sent = {"job": world.waiting.pk, **more}
+        text = client.post(page_url(world.free, "match"), sent).content.decode()
+        assert f"There is no job {world.waiting.pk}." in text
+        assert "the-data" not in text
     world.free.refresh_from_db()
     assert world.free.job_id is None
