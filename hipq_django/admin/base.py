@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -25,8 +26,8 @@ from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.display import badge, format_number, shown, span, when
-from hipq_django.admin.fields import EditForm, MomentField, OutdatedFormError
+from hipq_django.admin.display import NOTHING, badge, format_number, shown, span, when
+from hipq_django.admin.fields import EditForm, MomentField
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -80,6 +81,12 @@ class RowList(ChangeList):
         rows = super().get_queryset(request, *args, **kwargs)
         return rows.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]  # a HipqAdmin
 
+    def get_results(self, request: HttpRequest) -> None:
+        """Prepare the rows of the page."""
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        self.model_admin.prepare(request, self.result_list)  # type: ignore[attr-defined]  # a HipqAdmin
+
     def get_ordering_field(self, field_name: Any) -> Any:
         """Return the field of a column that may be sorted by: any other has no index."""
         sortable = self.sortable_by or ()
@@ -108,6 +115,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
     formfield_overrides: ClassVar[Any] = {DateTimeField: {"form_class": MomentField}}
+    list_class: ClassVar[type[RowList]] = RowList
     list_defer: ClassVar[tuple[str, ...]] = ()
     list_max_show_all = 0
     list_per_page = 50
@@ -136,10 +144,18 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Let the title say what row the page shows."""
-        if context["original"] is not None:
-            context.update({"title": self.heading(context["original"]), "subtitle": None})
+        """Let the title say what row the page shows, with what else there is to say of it."""
+        if row := context["original"]:
+            context.update({"title": self.heading(row), "subtitle": None})
+            context.update(self.beside_form(request, row))
         return super().render_change_form(request, context, *args, **kwargs)
+
+    def beside_form(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """Return what the template of a row's page shows beside the form."""
+        return {}
+
+    def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """Give the rows of a list, or of a page, what few queries find for all of them."""
 
     def label(self, row: Any) -> str:
         """Return what a row is called in the reader's language; `str(row)` is English."""
@@ -176,11 +192,14 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         """
         if id_from(object_id) is None:
             return None
-        return super().get_object(request, object_id, from_field or None)
+        row = super().get_object(request, object_id, from_field or None)
+        if row is not None:
+            self.prepare(request, [row])
+        return row
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the class of the list."""
-        return RowList
+        return self.list_class
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         """Return whether the list has a filter that asks for this; nothing else is looked up.
@@ -256,15 +275,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         return f"Changed {', '.join(changes)}." if changes else "No fields changed."
 
     def save_changes(self, row: Any, form: EditForm) -> None:
-        """Write the edited fields only, where nobody else changed them; others may be written.
-
-        Raise `OutdatedFormError`, with nothing changed, where somebody did.
-        """
-        if not form.edited:
-            return
-        rows = self.model._default_manager.using(self.database).filter(pk=row.pk)
-        with write_transaction(self.database):
-            form.check_current(locked(rows).get())
+        """Write the edited fields only."""
+        if form.edited:
+            rows = self.model._default_manager.using(self.database).filter(pk=row.pk)
             rows.update(**form.edited, update_time=self.now)
 
     def read_by(self, request: HttpRequest) -> Self:
@@ -289,11 +302,19 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Save nothing, and say so, where what happened meanwhile stands in the way."""
+        """Save nothing, and say so, where what happened meanwhile stands in the way.
+
+        The row is locked before its form is checked, and stays as it is until that is written.
+        """
         pages: Any = super(HipqAdmin, self.read_by(request))
+        pk = id_from(unquote(object_id)) if object_id and request.method == "POST" else None
+        rows = self.model._default_manager.using(self.database).filter(pk=pk)
         try:
-            return pages.changeform_view(request, object_id, form_url, extra_context)
-        except (OutdatedFormError, HipqError) as error:
+            with write_transaction(self.database) if pk else nullcontext():
+                if pk:
+                    locked(rows).first()
+                return pages.changeform_view(request, object_id, form_url, extra_context)
+        except HipqError as error:
             text = str(error)
         except PermissionDenied:
             text = self.why_not_edited(request, object_id) if object_id else ""
@@ -352,6 +373,15 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where `url_if_any` knows none."""
         return _linked(self.url_if_any(model, "change", pk), text)
+
+    def job_link(self, pk: int | None) -> str:
+        """Return a link to a job that is named by its id; the sign for nothing for None."""
+        return NOTHING if pk is None else self.link(Job, pk, _("job %(id)s") % {"id": pk})
+
+    def job_links(self, ids: Sequence[int], most: int) -> str:
+        """Return links to the first of these jobs."""
+        links = format_html_join(", ", "{}", ((self.job_link(pk),) for pk in ids[:most]))
+        return format_html("{}{}", links or NOTHING, ", …" if len(ids) > most else "")
 
     def list_link(self, model: type[Model], text: object, query: Mapping[str, Any]) -> str:
         """Return a link to a filtered list, the text alone where `url_if_any` knows none."""

@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _, ngettext
 
@@ -85,12 +84,9 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
 
     list_display = ("shown_name", "progress", "live", "succeeded", "unsuccessful", "started")
     fields = ("shown_name", "instance", "live", "succeeded", "unsuccessful", "started")
+    list_class = BatchList
     actions = tuple(VERBS)
     verbs = VERBS
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that counts."""
-        return BatchList
 
     @admin.display(description=_("batch"))
     def shown_name(self, batch: Batch) -> str:
@@ -140,23 +136,23 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
 
     # The page
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Put its first jobs below it, for those who may view jobs."""
-        batch = context["original"]
-        context["standing"] = [self.progress(batch)]
-        if self.may_view(request, Job):
-            found = Job.objects.using(self.database).filter(batch=batch).defer(*LARGE)
-            jobs = found.select_related("job_type", "worker").order_by("pk")[:MOST_MEMBERS]
-            context["members"] = [self._member(job) for job in jobs]
-            context["members_url"] = self.list_url(Job, {"batch": batch.pk})
-            context["members_count"] = format_number(sum(self._counts(batch).values()))
-        return super().render_change_form(request, context, *args, **kwargs)
+    def beside_form(self, request: HttpRequest, row: Batch) -> dict[str, Any]:
+        """Return its progress, and for those who may view jobs its first ones."""
+        shown = {**super().beside_form(request, row), "standing": [self.progress(row)]}
+        if not self.may_view(request, Job):
+            return shown
+        found = Job.objects.using(self.database).filter(batch=row).defer(*LARGE)
+        jobs = found.select_related("job_type", "worker").order_by("pk")[:MOST_MEMBERS]
+        return {
+            **shown,
+            "members": [self._member(job) for job in jobs],
+            "members_url": self.list_url(Job, {"batch": row.pk}),
+            "members_count": format_number(sum(self._counts(row).values())),
+        }
 
     def _member(self, job: Job) -> dict[str, Any]:
         return {
-            "link": self.link(Job, job.pk, _("job %(id)s") % {"id": job.pk}),
+            "link": self.job_link(job.pk),
             "standing": badge(*standing(job)),
             "job_type": job.job_type,
             "key": or_dash(job.job_key),

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import Field, Model
+from django.db.models import Field
 from django.utils.dateparse import parse_datetime
-from django.utils.text import Truncator, capfirst, get_text_list
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.text import Truncator, capfirst
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.display import plain
 from hipq_django.domain.validation import checked_windows
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.models.base import title
 
 if TYPE_CHECKING:
     Rule = Callable[[Any], Any]
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 MAX_QUOTED_CHARS = 300
 """How much of a value is quoted that somebody else wrote."""
-
-
-class OutdatedFormError(Exception):
-    """What the operator edited is not any more as the page showed it."""
 
 
 class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
@@ -100,26 +95,6 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
         """The values that the operator changed."""
         may_be = self.fields if self.edits is None else self.edits
         return {name: self.cleaned_data[name] for name in self.changed_data if name in may_be}
-
-    def check_current(self, row: Model) -> None:
-        """Raise `OutdatedFormError` where somebody changed an edited value of the locked row."""
-        outdated = [
-            name
-            for name in self.edited
-            if self.was_outdated(name) or self.stored(row, name) != self.initial[name]
-        ]
-        if outdated:
-            text = _(
-                "%(row)s was not changed: somebody else changed %(fields)s since you opened the "
-                "page, which shows it as it is now."
-            )
-            names = [str(self._row_field(name).verbose_name) for name in outdated]
-            values = {"row": title(row), "fields": get_text_list(names, gettext("and"))}
-            raise OutdatedFormError(text % values)
-
-    def stored(self, row: Any, name: str) -> Any:
-        """Return the value of a row that a field edits."""
-        return self._row_field(name).value_from_object(row)
 
     def _row_field(self, name: str) -> Field[Any, Any]:
         return self.instance._meta.get_field(name)  # type: ignore[no-any-return]  # a concrete field

@@ -28,6 +28,8 @@ from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue, Worker
 from hipq_django.models.shown import shown
 
+MOST_SUCCESSORS = 5
+
 
 class JobColumns(HipqAdmin):
     """The columns of the list and the fields of the page, all of them read-only."""
@@ -61,8 +63,7 @@ class JobColumns(HipqAdmin):
         error = _first_line(job.error_head)
         if getattr(job, "requeued_as", None) is None:
             return error
-        link = self.link(Job, job.requeued_as, _("job %(id)s") % {"id": job.requeued_as})
-        again = format_html("{} {}", gettext("requeued as"), link)
+        again = format_html("{} {}", gettext("requeued as"), self.job_link(job.requeued_as))
         return again if error == NOTHING else format_html("{}, {}", again, error)
 
     def _waiting_note(self, job: Any) -> str:
@@ -80,20 +81,16 @@ class JobColumns(HipqAdmin):
             parts.append(_("after %(error)s") % {"error": error})
         return ", ".join(parts)
 
-    @admin.display(description=_("scheduled"))
-    def scheduled_short(self, job: Job) -> str:
-        """When the job is, or was, to run; of one that waits for others, from when on."""
-        return when_short(wanted_time(job), self.now)
-
+    scheduled_short = column(
+        _("scheduled"), lambda self, job: when_short(wanted_time(job), self.now)
+    )
     updated_short = column(_("updated"), lambda self, job: when_short(job.update_time, self.now))
 
     # The page
 
-    @admin.display(description=_("job type"))
-    def to_job_type(self, job: Job) -> str:
-        """A link to the job type."""
-        return self.link(JobType, job.job_type_id, job.job_type)
-
+    to_job_type = column(
+        _("job type"), lambda self, job: self.link(JobType, job.job_type_id, job.job_type)
+    )
     to_queue = column(_("queue"), lambda self, job: self.link(Queue, job.queue_id, job.queue))
     key = column(_("key"), lambda self, job: or_dash(job.job_key))
     scheduled = column(_("scheduled"), lambda self, job: when(wanted_time(job), self.now))
@@ -122,24 +119,18 @@ class JobColumns(HipqAdmin):
         _("time windows"), lambda self, job: windows(job.time_windows, job.job_type.zone_name)
     )
 
-    @admin.display(description=_("worker"))
-    def to_worker(self, job: Job) -> str:
-        """The worker whose handler executes it."""
-        return NOTHING if job.worker is None else self.link(Worker, job.worker_id, job.worker)
-
-    @admin.display(description=_("origin"))
-    def to_origin(self, job: Job) -> str:
-        """The final job that this one was requeued from."""
-        if job.origin_id is None:
-            return NOTHING
-        return self.link(Job, job.origin_id, _("job %(id)s") % {"id": job.origin_id})
+    to_worker = column(
+        _("worker"),
+        lambda self, job: self.link(Worker, job.worker_id, job.worker) if job.worker else NOTHING,
+    )
+    to_origin = column(_("origin"), lambda self, job: self.job_link(job.origin_id))
 
     @admin.display(description=_("requeued as"))
     def to_successors(self, job: Job) -> str:
         """The jobs that were made of this one."""
-        ids = job.successors.using(job.using).order_by("pk").values_list("pk", flat=True)[:5]
-        links = ((self.link(Job, pk, _("job %(id)s") % {"id": pk}),) for pk in ids)
-        return format_html_join(", ", "{}", links) or NOTHING
+        rows = job.successors.using(job.using).order_by("pk")
+        ids = list(rows.values_list("pk", flat=True)[: MOST_SUCCESSORS + 1])
+        return self.job_links(ids, MOST_SUCCESSORS)
 
     @admin.display(description=_("job data"))
     def data(self, job: Job) -> str:

@@ -12,12 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django import transitions
 from hipq_django.admin.fields import EditForm, NumberField, checked
 from hipq_django.database import clock
-from hipq_django.database.locks import locked
-from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.job_options import EDITED, checks
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
-from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.base import title
 
@@ -55,10 +52,6 @@ class JobForm(EditForm):
         self.initial["seen_attempt"] = self.instance.attempt
         self.initial["scheduled_run_time"] = wanted_time(self.instance)
 
-    def stored(self, row: Any, name: str) -> Any:
-        """Return the value of a row that a field edits."""
-        return wanted_time(row) if name == "scheduled_run_time" else super().stored(row, name)
-
     def clean(self) -> dict[str, Any]:
         """Refuse an edit of a job that has run meanwhile, until that was seen."""
         values, job = super().clean(), self.instance
@@ -79,39 +72,18 @@ class JobForm(EditForm):
 
 
 def edit(job: Job, form: JobForm) -> Job:
-    """Write the edited values and return the row as it stands now.
-
-    Raise `InvalidJobError`, with nothing changed, unless the job still waits for the attempt
-    that the operator saw, `OutdatedFormError` where somebody else changed an edited value.
-    """
-    seen_attempt = form.cleaned_data["seen_attempt"]
-    with write_transaction(job.using):
-        row: Job | None = locked(Job.objects.using(job.using).filter(pk=job.pk)).first()
-        if row is None:
-            text = _("%(job)s was not changed: it was pruned meanwhile.")
-            raise InvalidJobError(text % {"job": title(job)})
-        if row.state not in WAITING or seen_attempt not in (None, row.attempt):
-            raise InvalidJobError(refusal(row))
-        form.check_current(row)
-        if form.edited:
-            transitions.edit(row, form.edited, clock.now(job.using))
+    """Write the edited values of a locked job and return the row as it stands then."""
+    row: Job = Job.objects.using(job.using).get(pk=job.pk)
+    if form.edited:
+        transitions.edit(row, form.edited, clock.now(job.using))
     return row
 
 
 def refusal(job: Job) -> str:
     """Return why a job was not edited."""
-    if job.state in WAITING:
-        text = _(
-            "%(job)s was not changed: it has run since you opened the page, and waits again after "
-            "attempt %(attempt)s. This page shows it as it is now: edit it here."
-        )
-    else:
-        text = _(
-            "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only "
-            "jobs in the states initial and retry can be edited; this page shows it as it is now."
-        )
-    return text % {
-        "job": title(job),
-        "state": job.get_state_display(),
-        "attempt": job.attempt,
-    }
+    text = _(
+        "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only "
+        "jobs in the states initial and retry can be edited; this page shows it as it is now."
+    )
+    state = job.get_state_display()
+    return text % {"job": title(job), "state": state, "attempt": job.attempt}

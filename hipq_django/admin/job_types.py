@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.base import HipqAdmin, RowList, column
+from hipq_django.admin.base import HipqAdmin, column
 from hipq_django.admin.display import NOTHING, badge, plain, windows
 from hipq_django.admin.fields import CheckedField, EditForm, NumberField, WindowsField
 from hipq_django.conf.instances import get_arguments
@@ -57,19 +56,6 @@ class JobTypeForm(EditForm):
         if "queue" in self.fields:
             queues = Queue.objects.using(self.instance.queue.using)
             self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]  # a ModelChoiceField
-
-
-class JobTypeList(RowList):
-    """Knows how the jobs of each type on the page have ended lately."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Give each job type its trend."""
-        super().get_results(request)
-        self.result_list = list(self.result_list)
-        page: JobTypeAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
-        trends = Trends({row.queue for row in self.result_list}, page.now, page.database)
-        for row in self.result_list:
-            row.trend = trends.of(row)
 
 
 @admin.register(JobType)
@@ -118,18 +104,12 @@ class JobTypeAdmin(HipqAdmin):
             (name, {**shown, "fields": _linked(shown["fields"])}) for name, shown in self.fieldsets
         ]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that knows how jobs end."""
-        return JobTypeList
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Return the job type of a page with its trend."""
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            row.trend = Trends([row.queue], self.now, self.database).of(row)
-        return row
+    def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """Give job types their trends, and what this process's code declares."""
+        trends = Trends({row.queue for row in rows}, self.now, self.database)
+        for row in rows:
+            row.trend = trends.of(row)
+            row.declared = get_declared(row.instance, row.name)
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the types whose name has this in it."""
@@ -154,12 +134,12 @@ class JobTypeAdmin(HipqAdmin):
     )
 
     @admin.display(description=_("handler"))
-    def code(self, job_type: JobType) -> str:
+    def code(self, job_type: Any) -> str:
         """The function that runs the jobs."""
-        declared = get_declared(job_type.instance, job_type.name)
-        if declared is None:
+        if job_type.declared is None:
             return badge(gettext("no code declares it"), "error")
-        return f"{declared.handler.__module__}.{declared.handler.__qualname__}"
+        handler = job_type.declared.handler
+        return f"{handler.__module__}.{handler.__qualname__}"
 
     @admin.display(description=_("arguments"))
     def takes(self, job_type: JobType) -> str:
@@ -173,36 +153,32 @@ class JobTypeAdmin(HipqAdmin):
             said = str(error)
         return format_html("<code>{}</code> ({})", job_type.signature, said)
 
-    @admin.display(description=_("aliases"))
-    def names(self, job_type: JobType) -> str:
-        """The former names whose jobs this code runs, too."""
-        declared = get_declared(job_type.instance, job_type.name)
-        return ", ".join(declared.aliases if declared else ()) or NOTHING
+    names = column(
+        _("aliases"),
+        lambda self, row: ", ".join(row.declared.aliases if row.declared else ()) or NOTHING,
+    )
 
     @admin.display(description=_("response handler"))
-    def response_handler(self, job_type: JobType) -> str:
+    def response_handler(self, job_type: Any) -> str:
         """The function that runs when the answer is in."""
-        declared = get_declared(job_type.instance, job_type.name)
-        handler = declared.response_handler if declared else None
+        handler = job_type.declared and job_type.declared.response_handler
         return handler.__qualname__ if handler else gettext("none: the response is the result")
 
     @admin.display(description=_("after an error"))
-    def retrying(self, job_type: JobType) -> str:
+    def retrying(self, job_type: Any) -> str:
         """What decides whether a job is tried again."""
-        declared = get_declared(job_type.instance, job_type.name)
+        declared = job_type.declared
         if declared is None:
             return NOTHING
         if declared.retry_handler:
-            return declared.retry_handler.__qualname__
+            return str(declared.retry_handler.__qualname__)
         return repr(declared.policy) if declared.policy else gettext("no retry")
 
     @admin.display(description=_("longest attempt"))
-    def most_time(self, job_type: JobType) -> str:
+    def most_time(self, job_type: Any) -> str:
         """How long an attempt may take when the other system asks for more time."""
-        declared = get_declared(job_type.instance, job_type.name)
-        if declared is None or declared.max_timeout is None:
-            return gettext("ten times its timeout")
-        return f"{plain(declared.max_timeout)} s"
+        most = job_type.declared and job_type.declared.max_timeout
+        return gettext("ten times its timeout") if most is None else f"{plain(most)} s"
 
     @admin.display(description=_("masked fields"))
     def masked(self, job_type: JobType) -> str:

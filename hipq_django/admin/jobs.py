@@ -8,10 +8,9 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import OuterRef, QuerySet, Subquery, Sum, TextField
 from django.db.models.functions import Cast, Coalesce, Left
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -145,6 +144,7 @@ class JobAdmin(JobColumns, JobActions):
 
     form = JobForm
     change_form_template = "hipq_django/admin/job.html"
+    list_class = JobList
     list_defer = ("job_data", "result", "error")
     list_display = (
         "id", "standing", "note", "to_job_type", "key", "to_queue", "attempt", "scheduled_short",
@@ -160,10 +160,6 @@ class JobAdmin(JobColumns, JobActions):
     readonly_fields = ("scheduled", "factor", *(name for _, names in SECTIONS for name in names))
 
     # The list
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that takes the heads of errors."""
-        return JobList
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the order of the queues where a live state is chosen, else the newest job first.
@@ -196,18 +192,15 @@ class JobAdmin(JobColumns, JobActions):
         waits = obj is None or obj.state in WAITING
         return waits and super().has_change_permission(request)
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Put above the form why the job is not running and the buttons, below it what happened."""
-        job = context["original"]
-        context.update(panel(job, self.now))
+    def beside_form(self, request: HttpRequest, row: Job) -> dict[str, Any]:
+        """Return why the job is not running and the buttons, and what happened."""
+        shown = {**super().beside_form(request, row), **panel(row, self.now)}
         if self.may_view(request, Answer):
-            context.update(answers_panel(job, self.now, self.link))
-            context["candidates"] = candidates(job, self.now, self.link)
-        context["relations"] = list(relations(job, self.link))
-        context["queue_url"] = self.url_if_any(Queue, "change", job.queue_id)
-        return super().render_change_form(request, context, *args, **kwargs)
+            shown |= answers_panel(row, self.now, self.link)
+            shown["candidates"] = candidates(row, self.now, self.link)
+        shown["relations"] = list(relations(row, self.link))
+        shown["queue_url"] = self.url_if_any(Queue, "change", row.queue_id)
+        return shown
 
     def why_not_edited(self, request: HttpRequest, object_id: str) -> str:
         """Return why this job cannot be edited by a user who may edit jobs."""

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from hipq_django.admin.base import RowList, column
+from hipq_django.admin.base import column
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.admin.row_actions import RowActions, Verb
@@ -23,7 +22,7 @@ from hipq_django.conf.options import QUEUE
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.models import Job, JobType, Queue, Worker
+from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
 from hipq_django.monitoring.doctor import diagnose, measure_queues
 from hipq_django.monitoring.endings import Trends
@@ -55,21 +54,6 @@ class QueueForm(EditForm):
         QUEUE["RETENTION_DAYS"].checked,
         help_text=_("How long final jobs are kept."),
     )
-
-
-class QueueList(RowList):
-    """Knows the workers and the trends, which few queries find for all queues of the page."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Give each queue of the page its counts."""
-        super().get_results(request)
-        self.result_list = list(self.result_list)
-        page: QueueAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
-        workers, shows_problem = live_workers(page.database), page.may_view(request, Job)
-        trends = Trends(self.result_list, page.now, page.database)
-        for queue in self.result_list:
-            queue.shows_problem = shows_problem
-            page.count(queue, trends, workers)
 
 
 VERBS = {
@@ -129,27 +113,15 @@ class QueueAdmin(RowActions):
         """Return the queues with what stands in them, in one query."""
         return with_figures(super().get_queryset(request), self.now)
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Return the queue of a page, which knows what of it this user may see."""
-        queue = super().get_object(request, object_id, from_field)
-        if queue is not None:
-            queue.shows_problem = self.may_view(request, Job)
-            trends = Trends([queue], self.now, self.database)
-            self.count(queue, trends, live_workers(self.database))
-            types = JobType.objects.using(self.database).filter(queue=queue)
-            queue.types = [JobTypeEndings(t.name, queue.name, trends.of(t)) for t in types]
-        return queue
-
-    def count(self, queue: Any, trends: Trends, workers: Sequence[Worker]) -> None:
-        """Give a queue the counts that the rules about it judge."""
-        queue.counts = queue_counts(queue, self.now, trends, workers)
-        queue.trend = queue.counts.trend
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that knows the workers."""
-        return QueueList
+    def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """Give queues the counts that the rules about them judge."""
+        workers, shows_problem = live_workers(self.database), self.may_view(request, Job)
+        trends = Trends(rows, self.now, self.database)
+        for queue in rows:
+            queue.shows_problem = shows_problem
+            queue.trends = trends
+            queue.counts = queue_counts(queue, self.now, trends, workers)
+            queue.trend = queue.counts.trend
 
     # What stands in a queue
 
@@ -170,7 +142,9 @@ class QueueAdmin(RowActions):
         except ConfigurationError as error:
             return str(error)
         counts = replace(queue.counts, problem=said)
-        view = Overview(config.name, [counts], [], [], 0, 0, queue.types)
+        types = JobType.objects.using(self.database).filter(queue=queue)
+        endings = [JobTypeEndings(t.name, queue.name, queue.trends.of(t)) for t in types]
+        view = Overview(config.name, [counts], [], [], 0, 0, endings)
         measured = measure_queues(config, view)
         lines = ((each.where, each.what, each.what_to_do) for each in diagnose(measured))
         return format_html_join("", '<div lang="en">{}: {} {}</div>', lines) or "-"

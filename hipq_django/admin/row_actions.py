@@ -354,13 +354,9 @@ class RowActions(RowPages):
         """Return the addresses of the buttons."""
         return [self.address(name, self._button_view(verb)) for name, verb in self.verbs.items()]
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Put the buttons above the form."""
-        row = context["original"]
-        context["buttons"] = self.buttons(request, row) if row is not None else []
-        return super().render_change_form(request, context, *args, **kwargs)
+    def beside_form(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """Return the buttons above the form."""
+        return {"buttons": self.buttons(request, row)}
 
     @staticmethod
     def _button_view(verb: Verb) -> Callable[..., HttpResponse]:

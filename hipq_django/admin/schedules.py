@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ from django.contrib import admin
 from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.views.main import ChangeList
 from django.db import router
 from django.db.models import QuerySet
 from django.db.transaction import atomic
@@ -20,15 +19,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from hipq_django.admin import schedule_runs, schedule_times
-from hipq_django.admin.base import RowList, column
+from hipq_django.admin.base import column
 from hipq_django.admin.display import NOTHING, badge, format_number, local_text, when
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
 from hipq_django.conf.instances import get_instances
-from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, JobType, Schedule, ScheduleRun
 from hipq_django.models.base import title
@@ -96,18 +93,6 @@ VERBS = {
 }  # fmt: skip
 
 
-class ScheduleList(RowList):
-    """Knows what became of the last due time of each schedule of the page."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Give each schedule its last run."""
-        super().get_results(request)
-        self.result_list = list(self.result_list)
-        last = schedule_runs.last_of(self.result_list)
-        for row in self.result_list:
-            row.last = last.get(row.pk)
-
-
 @admin.register(Schedule)
 class ScheduleAdmin(RowActions):
     """What makes jobs by itself. Of one that the code declares, the times may be changed here."""
@@ -130,10 +115,6 @@ class ScheduleAdmin(RowActions):
     """What it shows, too, of one that the code declares."""
     actions = ("run_now", "pause", "resume", "delete_selected")
     verbs = VERBS
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that knows the last runs."""
-        return ScheduleList
 
     # The page
 
@@ -204,21 +185,6 @@ class ScheduleAdmin(RowActions):
         )
         return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        """Lock the schedule before its form is checked; it stays as it is until that is written."""
-        pk = id_from(unquote(object_id)) if object_id and request.method == "POST" else None
-        if pk is None:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        with write_transaction(self.database):
-            locked(Schedule.objects.using(self.database).filter(pk=pk)).first()
-            return super().changeform_view(request, object_id, form_url, extra_context)
-
     # Deleting
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -271,14 +237,17 @@ class ScheduleAdmin(RowActions):
         }
         return [self.link(Schedule, row.pk, title(row)) for row in objs], counts, set(), []
 
+    def beside_form(self, request: HttpRequest, row: Schedule) -> dict[str, Any]:
+        """Return where it stands, and the buttons."""
+        due = format_html("{}: {}", _("Next due time"), self.next_due(row))
+        standing = [self.condition(row), self.times(row), due]
+        return {**super().beside_form(request, row), "standing": standing}
+
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Show the buttons to those who may press them, and the times that are not saved yet."""
+        """Show the times that are not saved yet."""
         form, row = context["adminform"].form, context["original"]
-        if row is not None:
-            due = format_html("{}: {}", _("Next due time"), self.next_due(row))
-            context["standing"] = [self.condition(row), self.times(row), due]
         context["may_preview"] = row is None or self.has_change_permission(request, row)
         if form.is_bound and form.is_preview and not form.errors:
             context["preview"] = {
@@ -337,10 +306,13 @@ class ScheduleAdmin(RowActions):
         """Links to its jobs that have not ended."""
         jobs = Job.objects.using(self.database).live().filter(schedule_id=row.pk)
         ids = list(jobs.order_by("pk").values_list("pk", flat=True)[: MOST_LIVE + 1])
-        text = _("job %(id)s")
-        links = ((self.link(Job, pk, text % {"id": pk}),) for pk in ids[:MOST_LIVE])
-        more = ", …" if len(ids) > MOST_LIVE else ""
-        return format_html("{}{}", format_html_join(", ", "{}", links) or NOTHING, more)
+        return self.job_links(ids, MOST_LIVE)
+
+    def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """Give schedules what became of their last due times."""
+        last = schedule_runs.last_of(rows)
+        for row in rows:
+            row.last = last.get(row.pk)
 
     @admin.display(description=_("last due time"))
     def last_run(self, row: Any) -> str:

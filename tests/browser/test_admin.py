@@ -185,15 +185,15 @@ def test_an_unmatched_answer_is_matched_to_its_job(page: Page, inbox: tuple[Answ
     page.get_by_role("link", name="Match it to a job").click()
 
     page.get_by_label("Job id").fill("4711")
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Match …").click()
     expect(page.get_by_text("There is no job 4711.")).to_be_visible()
     page.get_by_label("Job id").fill(str(job.pk))
     page.get_by_label("Job id").press("Enter")
     expect(page.get_by_text("running: waits for answer")).to_be_visible()
     look(page, "10-both")
-    page.get_by_role("button", name=f"Match answer {answer.pk} to job {job.pk}").click()
+    page.get_by_role("button", name="Match", exact=True).click()
 
-    expect(page.locator(".messagelist")).to_contain_text("it was matched to job")
+    expect(page.locator(".messagelist")).to_contain_text("Matched to job")
     look(page, "11-matched")
     job.refresh_from_db()
     assert job.result == {"paid": True, "note": "<b>bold</b>"}

@@ -7,12 +7,10 @@ from typing import Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
-from django.utils.translation import gettext as _
 
 from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import NOTHING
 from hipq_django.flow.models import Alias, Channel, Connection, Node, NodePort
-from hipq_django.models import Job
 from hipq_django.models.base import title
 from hipq_django.monitoring.counts import COUNT_LIMIT
 
@@ -82,7 +80,7 @@ class NodeLinks(HipqAdmin):
         if isinstance(known.get("node"), int):
             parts.append(self.link(Node, known["node"], title(Node(pk=known["node"]))))
         if isinstance(known.get("run"), int):
-            parts.append(self.link(Job, known["run"], _("job %(id)s") % {"id": known["run"]}))
+            parts.append(self.job_link(known["run"]))
         if known.get("channel"):
             parts.append(str(known["channel"]))
         return format_html_join(", ", "{}", ((part,) for part in parts)) or NOTHING

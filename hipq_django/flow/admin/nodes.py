@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import OuterRef, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
@@ -76,6 +75,7 @@ READ_ONLY = tuple(name for _section, names in SECTIONS for name in names)
 class NodeAdmin(GraphPages):
     """Nodes are run, paused, terminated and fed; what they are is never edited."""
 
+    list_class = NodeList
     change_form_template = "hipq_flow/admin/node.html"
     change_list_template = "hipq_flow/admin/node_list.html"
     list_display = ("place", "standing", "note", "unread", "component", "ran", "created_by")
@@ -100,10 +100,6 @@ class NodeAdmin(GraphPages):
         return [*(url for part in parts for url in part.get_urls()), *super().get_urls()]
 
     # The list
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the list that is a tree."""
-        return NodeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the nodes with what their pages name."""
@@ -159,29 +155,26 @@ class NodeAdmin(GraphPages):
 
     # The page
 
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Put above the fields where the node stands, its buttons, children and ports."""
-        node = context["original"]
+    def beside_form(self, request: HttpRequest, node: Node) -> dict[str, Any]:
+        """Return where the node stands, its buttons, children and ports."""
         row = shown_rows(Node.objects.using(self.database).filter(pk=node.pk)).get()
         name_rows([row], self.database)
         knowing = self._knowing(node)
         children, ports = self._children(row), self._ports(node)
-        context.update(
-            self._of_graph(request, node),
-            panel=self._panel(row, node, run_of(row), knowing),
-            children=children[:MAX_ROWS],
-            has_more_children=len(children) > MAX_ROWS,
-            children_url=f"{self.url(Node, 'changelist')}?parent={node.pk}",
-            ports=ports[:MAX_PORTS],
-            has_more_ports=len(ports) > MAX_PORTS,
-            runs=self._runs(request, node),
-            log=self._log(node, knowing) if knowing else [],
-            newest_jobs=format_number(NEWEST_JOBS),
-            max_ports=MAX_PORTS,
-        )
-        return super().render_change_form(request, context, *args, **kwargs)
+        return {
+            **super().beside_form(request, node),
+            **self._of_graph(request, node),
+            "panel": self._panel(row, node, run_of(row), knowing),
+            "children": children[:MAX_ROWS],
+            "has_more_children": len(children) > MAX_ROWS,
+            "children_url": f"{self.url(Node, 'changelist')}?parent={node.pk}",
+            "ports": ports[:MAX_PORTS],
+            "has_more_ports": len(ports) > MAX_PORTS,
+            "runs": self._runs(request, node),
+            "log": self._log(node, knowing) if knowing else [],
+            "newest_jobs": format_number(NEWEST_JOBS),
+            "max_ports": MAX_PORTS,
+        }
 
     def _of_graph(self, request: HttpRequest, node: Node) -> dict[str, Any]:
         """Return the picture of a graph, and where it is edited; nothing of other nodes."""
@@ -206,7 +199,7 @@ class NodeAdmin(GraphPages):
             "badges": badges(row, self.now),
             "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
             "is_running": job is not None and not job.is_final and not reasons,
-            "job": "" if job is None else self.link(Job, job.pk, _("job %(id)s") % {"id": job.pk}),
+            "job": self.job_link(job.pk) if job else "",
             "error": line if failed and line != NOTHING else "",
             "whole_error": block(error) if failed and line not in (NOTHING, error) else "",
         }
@@ -297,7 +290,7 @@ class NodeAdmin(GraphPages):
         mine = jobs.filter(pk__in=newest, job_data__node=node.pk).defer("result")
         return [
             {
-                "link": self.link(Job, job.pk, _("job %(id)s") % {"id": job.pk}),
+                "link": self.job_link(job.pk),
                 "standing": badge(*standing_of_job(job)),
                 "attempt": job.attempt,
                 "updated": when(job.update_time, self.now),

@@ -8,10 +8,8 @@ import pytest
 from django.test import Client
 
 from hipq_django import flow
-from hipq_django.admin import selection
 from hipq_django.flow import testing
-from hipq_django.flow.admin.node_actions import VERBS
-from hipq_django.flow.models import Node, Wake
+from hipq_django.flow.models import Node
 from tests.admin_pages import (
     act,
     confirm,
@@ -21,9 +19,7 @@ from tests.admin_pages import (
     log_in,
     messages_of,
     page_url,
-    press,
 )
-from tests.copying import copy
 from tests.flow.conftest import in_status
 
 pytestmark = pytest.mark.django_db
@@ -50,70 +46,7 @@ def terminate(client: Client, node: Node, **sent: str) -> Any:
     return confirm(client, "terminate", node, **sent)
 
 
-def ready_for(verb: str) -> Node:
-    """Return a node to which this can be done."""
-    node = in_status("failed" if verb == "run_by_force" else "completed")
-    if verb == "resume":
-        node.pause()
-    return node
-
-
-def standing(node: Node) -> tuple[str, bool, int]:
-    """Return what a verb changes of a node."""
-    wakes = Wake.objects.filter(node=node.pk).count()
-    return node.status, Node.objects.get(pk=node.pk).paused, wakes
-
-
 # Every verb asks first
-
-
-@pytest.mark.parametrize("verb", NEEDS)
-def test_a_button_leads_to_a_page_that_says_what_will_happen(client: Client, verb: str) -> None:
-    log_in(client, "view_node", NEEDS[verb])
-    node = ready_for(verb)
-    before = standing(node)
-    assert f'href="{page_url(node, verb)}"' in html(client, page_url(node))
-
-    page = html(client, page_url(node, verb)).partition("</header>")[2]
-
-    label = str(VERBS[verb].label)
-    assert f"{label}: node {node.pk}?" in page
-    assert str(VERBS[verb].warning(node))[:40] in page
-    assert f">{node.status}</span>" in page
-    assert f">{label}</button>" in page
-    assert (standing(node), history(node)) == (before, [])
-
-
-def test_nothing_is_done_before_it_is_confirmed(admin_client: Client) -> None:
-    for verb in NEEDS:
-        node = ready_for(verb)
-        before = standing(node)
-
-        for sent in ({}, {"confirmed": ""}, {"extent": "node"}):
-            from_page = admin_client.post(page_url(node, verb), sent)
-            for response in (from_page, act(admin_client, verb, node, **sent)):
-                assert response.status_code == 200
-                assert f">{VERBS[verb].label}</button>" in response.content.decode()
-                assert (standing(node), history(node)) == (before, []), (verb, sent)
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("verb", NEEDS)
-def test_what_is_confirmed_is_done_and_recorded(client: Client, verb: str) -> None:
-    log_in(client, "view_node", NEEDS[verb])
-    for from_page in (True, False):
-        node = ready_for(verb)
-        before = standing(node)
-
-        if from_page:
-            response = confirm(client, verb, node, extent="node")
-        else:
-            response = act(client, verb, node, confirmed="1", extent="node")
-
-        done = str(VERBS[verb].done)
-        assert messages_of(response) == [f"{done}: {f'node {node.pk}' if from_page else '1 node'}."]
-        assert history(node) == [f"{done}."]
-        assert standing(node) != before
 
 
 def test_a_node_to_which_nothing_is_to_be_done_has_no_button_for_it(client: Client) -> None:
@@ -131,15 +64,6 @@ def test_a_node_to_which_nothing_is_to_be_done_has_no_button_for_it(client: Clie
 
 
 # What each does
-
-
-def test_run_lets_a_node_run(client: Client) -> None:
-    log_in(client, "view_node", "run_node")
-    node = in_status("completed")
-
-    confirm(client, "run", node)
-
-    assert testing.due(node) == 1
 
 
 def test_run_by_force_lets_a_node_run_that_does_not_by_itself(client: Client) -> None:
@@ -313,17 +237,6 @@ def test_terminate_by_force_calls_no_code(client: Client, recorder: Any) -> None
 # From the list
 
 
-def test_an_action_takes_several_nodes_and_says_which_were_left(client: Client) -> None:
-    log_in(client, "view_node", "run_node")
-    one, other = flow.start("t.sum", run=False), in_status("failed")
-
-    response = act(client, "run", one, other, confirmed="1")
-
-    left = f"node {other.pk} was left as it is: there is nothing to do."
-    assert messages_of(response) == ["Set to run: 1 node.", left]
-    assert testing.due(one) == 1
-
-
 def test_an_action_reaches_children_that_stand_beneath_their_parent(client: Client) -> None:
     log_in(client, "view_node", "run_node")
     parent = flow.start("t.sum", run=False)
@@ -350,72 +263,7 @@ def test_all_nodes_of_the_tree_are_its_roots(client: Client) -> None:
     assert not Node.objects.get(pk=child.pk).paused
 
 
-def test_terminate_from_the_list_asks_first(client: Client) -> None:
-    log_in(client, "view_node", "terminate_node")
-    one, other = flow.start("t.sum", run=False), flow.start("t.sum", run=False)
-
-    page = act(client, "terminate", one, other)
-    assert "Terminate: 2 nodes?" in page.content.decode()
-    assert one.status == "completed"
-    act(client, "terminate", one, other, confirmed="1", extent="node")
-
-    assert {one.status, other.status} == {"terminating"}
-    assert history(one) == history(other) == ["Set to terminate."]
-
-
-def test_an_action_takes_as_many_nodes_as_a_form_brings_back(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_in(client, "view_node", "run_node")
-    first = flow.start("t.sum", run=False)
-    copy(Node.objects.get(pk=first.pk), selection.MAX_ROWS - 1)
-    nodes = list(Node.objects.all())
-    page = act(client, "pause", *nodes).content.decode()
-    assert f"Pause: {selection.MAX_ROWS} nodes?" in page
-    assert "and 890 more" in page
-
-    assert act(client, "pause", *nodes, confirmed="1").status_code == 200
-    assert Node.objects.filter(paused=True).count() == selection.MAX_ROWS
-    monkeypatch.setattr(selection, "MAX_ROWS", 2)
-    assert messages_of(act(client, "resume", *nodes[:3], confirmed="1")) == [
-        "Nothing was done: select at most 2 nodes at a time."
-    ]
-
-
-@pytest.mark.conformance
-def test_nodes_that_have_left_the_list_meanwhile_are_told(client: Client) -> None:
-    log_in(client, "view_node", "run_node")
-    node = in_status("failed")
-    node.run(force=True)
-    sent = {"action": "run_by_force", "_selected_action": [node.pk], "confirmed": "1"}
-
-    response = client.post(f"{list_url(Node)}?status=failed", sent, follow=True)
-
-    assert messages_of(response) == [
-        "1 selected node was left as it is: it is not in this list any more."
-    ]
-
-
 # Without
-
-
-@pytest.mark.parametrize("lacks", ["run_node", "terminate_node", "view_node"])
-def test_without_the_permission_nothing_happens(client: Client, lacks: str) -> None:
-    log_in(client, *without(lacks))
-    for verb in [verb for verb, needed in NEEDS.items() if lacks in (needed, "view_node")]:
-        node = ready_for(verb)
-        before = standing(node)
-
-        assert client.get(page_url(node, verb)).status_code == 403
-        assert press(client, verb, node).status_code == 403
-        assert confirm(client, verb, node, extent="node").status_code == 403
-        sent = {"action": verb, "_selected_action": [node.pk], "confirmed": "1", "extent": "node"}
-        from_list = client.post(list_url(Node), sent)
-
-        assert from_list.status_code == (403 if lacks == "view_node" else 302)
-        assert (standing(node), history(node)) == (before, []), verb
-        if lacks != "view_node":
-            assert page_url(node, verb) not in html(client, page_url(node))
 
 
 def test_who_may_only_view_sees_no_button(client: Client) -> None:

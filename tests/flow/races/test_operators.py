@@ -120,11 +120,11 @@ def test_two_set_one_default_in_the_admin(
     log_in(client, "view_node", "edit_node")
     other = Client()
     other.force_login(User.objects.get())
-    url = f"{list_url(flow.Node)}{node.pk}/port/{port.row.pk}/"
+    url = f"{list_url(flow.Node)}{node.pk}/default/{port.row.pk}/"
 
     def send(of: Client, value: str) -> Any:
         seen = fingerprint(flow.NOTHING)
-        sent = {"do": "default", "default": value, "seen": seen, "confirmed": "1"}
+        sent = {"default": value, "seen": seen, "confirmed": "1"}
         return of.post(url, sent).content.decode()
 
     steps.begin("set", partial(send, client, "1"), "insert into hipq_flow_message")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.domain.ordering import Order
@@ -243,16 +242,6 @@ def test_a_time_outside_the_windows_becomes_the_next_opening(admin_client: Clien
     assert "Its time windows moved it to 2030-05-01 22:00:00 UTC." in messages_of(response)
 
 
-def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) -> None:
-    moment = datetime(2025, 1, 6, 12, 0, 0, 123456, tzinfo=UTC)
-    job = waiting(scheduled_run_time=moment, time_windows=["22:00-23:00"])
-
-    save(admin_client, job, priority="1")
-
-    job.refresh_from_db()
-    assert (job.scheduled_run_time, job.priority) == (moment, 1)
-
-
 @pytest.mark.conformance
 @pytest.mark.parametrize("windows", [[], ["22:00-23:00"]])
 def test_of_a_job_that_waits_for_others_the_time_after_them_is_edited(
@@ -297,29 +286,6 @@ def test_a_large_answer_is_not_read_for_the_page_of_its_job(admin_client: Client
     assert page_url(small) not in page
 
 
-def test_a_time_in_the_repeated_hour_stays_where_it_is_not_edited(
-    admin_client: Client, settings: Settings
-) -> None:
-    settings.TIME_ZONE = "Europe/Berlin"
-    moment = datetime(2027, 10, 31, 1, 30, 0, 123456, tzinfo=UTC)  # 02:30 CET, after 02:30 CEST
-    job = waiting(scheduled_run_time=moment)
-
-    response = save(admin_client, job, priority="1")
-
-    job.refresh_from_db()
-    assert (job.scheduled_run_time, job.priority) == (moment, 1), response.content.decode()
-
-
-def test_another_error_loses_no_edit_of_the_time(admin_client: Client) -> None:
-    job = waiting()
-    page = save(admin_client, job, **TOMORROW, priority="nan").content.decode()
-
-    save(admin_client, job, form_of(page, job), priority="1")
-
-    job.refresh_from_db()
-    assert (job.scheduled_run_time.year, job.priority) == (2030, 1)
-
-
 @pytest.mark.conformance
 def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
     job = hipq.enqueue("echo", {"order": 42})
@@ -331,73 +297,7 @@ def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
     assert run_due_jobs() == 1
 
 
-def test_a_value_that_enqueue_would_refuse_is_refused(admin_client: Client) -> None:
-    refused = [
-        ("priority", "nan", "priority nan: give a whole number"),
-        ("priority", "9999999", "priority 9999999: give a whole number from -1,000,000"),
-        ("priority", "", "priority &#x27;&#x27;: give a whole number"),
-        ("throttle_factor", "NaN", "throttle_factor nan: give a number from 0"),
-        ("throttle_factor", "0.0001", "throttle_factor 0.0001: give a number"),
-        ("throttle_factor", "<b>", "throttle_factor &#x27;&lt;b&gt;&#x27;: give a number"),
-        ("scheduled_run_time_0", "0001-01-01", "give a moment from 1970 to 9000"),
-        ("scheduled_run_time_0", "9999-12-31", "give a moment from 1970 to 9000"),
-        ("scheduled_run_time_0", "tomorrow", "Enter a valid date"),
-    ]
-    job = waiting()
-    opened = form_values(admin_client, job)
-
-    for name, value, message in refused:
-        assert message in save(admin_client, job, opened, **{name: value}).content.decode()
-    fresh = Job.objects.get(pk=job.pk)
-    assert (fresh.priority, fresh.throttle_factor) == (100, 1)
-    assert fresh.scheduled_run_time == job.scheduled_run_time
-    assert history(job) == []
-
-
 # Somebody else was first
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize(
-    ("theirs", "mine"),
-    [
-        ({"priority": 7}, {"priority": "1"}),
-        ({"scheduled_run_time": datetime(2031, 1, 1, tzinfo=UTC)}, TOMORROW),
-    ],
-)
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
-    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
-) -> None:
-    job = waiting()
-    opened = form_values(admin_client, job)
-    Job.objects.filter(pk=job.pk).update(**theirs)
-    now = Job.objects.filter(pk=job.pk).values().get()
-    before = Job.objects.get(pk=job.pk)
-
-    page = save(admin_client, job, opened, **mine, throttle_factor="3").content.decode()
-
-    assert "Somebody else has changed this since you opened the page" in page
-    assert Job.objects.filter(pk=job.pk).values().get() == now
-    assert history(job) == []
-    again = form_of(page, job)
-    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
-    assert "was changed successfully" in messages_of(save(admin_client, job, again))[0]
-    [name] = theirs
-    row = Job.objects.get(pk=job.pk)
-    assert (getattr(row, name) == getattr(before, name), row.throttle_factor) == (False, 3)
-
-
-@pytest.mark.conformance
-def test_an_edit_of_a_held_job_is_shown_beside_that_of_somebody_else(admin_client: Client) -> None:
-    job = held()
-    opened = form_values(admin_client, job)
-    theirs = datetime(2031, 1, 1, tzinfo=UTC)
-    Job.objects.filter(pk=job.pk).update(hold_time=theirs)
-
-    page = save(admin_client, job, opened, **TOMORROW).content.decode()
-
-    assert "Somebody else has changed this since you opened the page" in page
-    assert Job.objects.get(pk=job.pk).hold_time == theirs
 
 
 @pytest.mark.conformance
@@ -448,15 +348,3 @@ def test_an_edit_keeps_what_was_rescheduled_since_the_page_was_opened(admin_clie
     job.refresh_from_db()
     assert (job.scheduled_run_time, job.priority) == (moved, 1)
     assert job.rank == job.queue.ordering.rank(moved, 1)
-
-
-@pytest.mark.conformance
-def test_an_edit_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> None:
-    job = waiting()
-    opened = form_values(admin_client, job)
-    Job.objects.filter(pk=job.pk).delete()
-
-    response = save(admin_client, job, opened, priority="1")
-
-    assert response.status_code == 200
-    assert "Perhaps it was deleted?" in messages_of(response)[0]

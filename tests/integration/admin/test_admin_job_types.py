@@ -13,12 +13,9 @@ import hipq_django as hipq
 from hipq_django.models import JobType, Worker
 from hipq_django.models.catalog import get_job_type
 from tests.admin_pages import (
-    form_of,
-    form_values,
     history,
     html,
     list_url,
-    messages_of,
     page_url,
     save,
 )
@@ -138,99 +135,6 @@ def test_windows_can_be_taken_away(admin_client: Client) -> None:
 
     job_type.refresh_from_db()
     assert job_type.default_time_windows == []
-
-
-def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client) -> None:
-    job_type = JobTypeFactory.create(
-        default_time_windows=["22:00-02:00", "05:00-07:00"], default_throttle_factor="0.5"
-    )
-    before = JobType.objects.filter(pk=job_type.pk).values().get()
-
-    save(admin_client, job_type)
-
-    assert JobType.objects.filter(pk=job_type.pk).values().get() == before
-    assert history(job_type) == ["No fields changed."]
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize(
-    ("theirs", "mine"),
-    [
-        ({"default_priority": 1}, {"default_priority": "5"}),
-        ({"default_throttle_factor": "0.25"}, {"default_throttle_factor": "2"}),
-        ({"default_time_windows": ["05:00-07:00"]}, {"default_time_windows": "22:00-23:00"}),
-        ({"time_zone": "Europe/Rome"}, {"time_zone": "Europe/Paris"}),
-    ],
-)
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
-    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
-) -> None:
-    job_type = JobTypeFactory.create()
-    opened = form_values(admin_client, job_type)
-    JobType.objects.filter(pk=job_type.pk).update(**theirs)
-    now = JobType.objects.filter(pk=job_type.pk).values().get()
-    before = JobType.objects.get(pk=job_type.pk)
-
-    page = save(admin_client, job_type, opened, **mine, default_timeout="77").content.decode()
-
-    assert "Somebody else has changed this since you opened the page" in page
-    assert JobType.objects.filter(pk=job_type.pk).values().get() == now
-    assert history(job_type) == []
-    again = form_of(page, job_type)
-    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
-    assert "was changed successfully" in messages_of(save(admin_client, job_type, again))[0]
-    [name] = theirs
-    shown = form_values(admin_client, job_type)
-    assert {name: shown[name] for name in mine} == mine
-    row = JobType.objects.get(pk=job_type.pk)
-    assert (getattr(row, name) == getattr(before, name), row.default_timeout) == (False, 77)
-
-
-@pytest.mark.conformance
-def test_a_queue_that_somebody_else_chose_meanwhile_is_named(admin_client: Client) -> None:
-    job_type, [theirs, mine] = JobTypeFactory.create(), QueueFactory.create_batch(2)
-    opened = form_values(admin_client, job_type)
-    before = job_type.queue
-    JobType.objects.filter(pk=job_type.pk).update(queue=theirs)
-
-    page = save(admin_client, job_type, opened, queue=str(mine.pk)).content.decode()
-
-    assert f"from {before} to {theirs}." in page
-
-
-@pytest.mark.conformance
-def test_an_edit_of_another_default_than_somebody_else_changed_is_written(
-    admin_client: Client,
-) -> None:
-    job_type, queue = JobTypeFactory.create(), QueueFactory.create()
-    opened = form_values(admin_client, job_type)
-    JobType.objects.filter(pk=job_type.pk).update(default_priority=1)
-
-    save(admin_client, job_type, opened, queue=queue.pk)
-
-    job_type.refresh_from_db()
-    assert (job_type.default_priority, job_type.queue) == (1, queue)
-
-
-def test_a_default_that_no_job_may_have_is_refused(admin_client: Client) -> None:
-    refused = [
-        ("default_timeout", "0", "timeout 0: give seconds above 0"),
-        ("default_timeout", "1e99", "timeout 1e+99: give seconds"),
-        ("default_timeout", "", "timeout &#x27;&#x27;: give seconds"),
-        ("default_priority", "1.5", "priority 1.5: give a whole number"),
-        ("default_throttle_factor", "-1", "throttle_factor -1: give a number"),
-        ("default_time_windows", "22:00", "time window &#x27;22:00&#x27;: not two times"),
-        ("default_time_windows", "05:00-05:00", "start and end are the same"),
-        ("time_zone", "Mars/Base", "time zone &#x27;Mars/Base&#x27; is unknown"),
-        ("queue", "0", "not one of the available choices"),
-    ]
-    job_type = JobTypeFactory.create()
-    before = JobType.objects.filter(pk=job_type.pk).values().get()
-    opened = form_values(admin_client, job_type)
-
-    for name, value, message in refused:
-        assert message in save(admin_client, job_type, opened, **{name: value}).content.decode()
-    assert JobType.objects.filter(pk=job_type.pk).values().get() == before
 
 
 def test_a_type_moves_to_queues_of_its_own_instance_only(admin_client: Client) -> None:

@@ -283,12 +283,8 @@ def addresses() -> list[str]:
     found += [page_url(row) for model in shown for row in model._default_manager.all()]
     [free, *_] = [answer for answer in Answer.objects.all() if answer.is_free]
     [taken] = Answer.objects.filter(status=Answer.Status.ACCEPTED)
-    waiting = Job.objects.running().filter(worker=None, has_pending_answer=False).first()
     final = Job.objects.final().earliest("pk")
-    of_another_type = Job.objects.filter(job_type__name="echo").first()
-    match = page_url(free, "match")
-    found += [match, *(f"{match}?job={job.pk}" for job in (waiting, final, of_another_type) if job)]
-    return [*found, f"{page_url(taken, 'match')}?job={final.pk}", page_url(final, "history")]
+    return [*found, page_url(free, "match"), page_url(taken, "match"), page_url(final, "history")]
 
 
 def test_no_word_of_a_page_stays_english(

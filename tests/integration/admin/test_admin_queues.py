@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any, TypeVar
 
 import pytest
@@ -19,10 +17,6 @@ from hipq_django.maintenance import reranking
 from hipq_django.models import Job, JobType, Queue, Schedule
 from hipq_django.monitoring import counts, endings
 from tests.admin_pages import (
-    act,
-    form_of,
-    form_values,
-    history,
     html,
     list_url,
     log_in,
@@ -244,105 +238,11 @@ def lost(row: Row) -> Row:
 
 
 @pytest.mark.conformance
-def test_an_edit_is_written_and_kept_in_the_history(admin_client: Client, bank: Queue) -> None:
-    save(admin_client, bank, throttle_limit="2.5", paused="on", retention_days="30")
-
-    bank.refresh_from_db()
-    assert (bank.throttle_limit, bank.paused, bank.retention_days) == (Decimal("2.5"), True, 30)
-    assert history(bank) == [
-        "Changed paused from no to yes, throttle limit from 10 to 2.5, retention days from 14 to "
-        "30."
-    ]
-
-
-@pytest.mark.conformance
 def test_an_edit_holds_for_the_next_claim(admin_client: Client) -> None:
     jobs = [hipq.enqueue("ask") for _ in range(3)]
     save(admin_client, jobs[0].queue, throttle_limit="2")
 
     assert HandWorker().run_pass() == jobs[:2]
-
-
-@pytest.mark.conformance
-def test_only_what_was_edited_is_written(admin_client: Client, bank: Queue) -> None:
-    opened = form_values(admin_client, bank)
-    fresh = {"throttler_state": {"RateLimit(1, 1)": [[1, 1]]}, "paused": True, "retention_days": 3}
-    Queue.objects.filter(pk=bank.pk).update(**fresh)
-
-    save(admin_client, bank, opened, throttle_limit="7")
-
-    bank.refresh_from_db()
-    assert {name: getattr(bank, name) for name in fresh} == fresh
-    assert bank.throttle_limit == 7
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize(
-    ("name", "theirs", "mine", "said"),
-    [
-        ("throttle_limit", 20, "5", "from 10 to 20."),
-        ("order", "ageing", "priority", "to priority that ages, so that none starves."),
-        ("paused", True, "on", "from False to True."),
-        ("retention_days", 3, "30", "from 14 to 3."),
-    ],
-)
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
-    admin_client: Client, name: str, theirs: Any, mine: str, said: str
-) -> None:
-    queue = QueueFactory.create(throttle_limit=10)
-    opened = form_values(admin_client, queue)
-    Queue.objects.filter(pk=queue.pk).update(**{name: theirs})
-
-    response = save(admin_client, queue, opened, **{name: mine, "ageing_seconds": "90"})
-
-    page = response.content.decode()
-    queue.refresh_from_db()
-    assert (getattr(queue, name), queue.ageing_seconds) == (theirs, 60)
-    assert "Somebody else has changed this since you opened the page, from " in page
-    assert said in page
-    assert history(queue) == []
-    again = form_of(page, queue)
-    assert (again[name], again["ageing_seconds"]) == (mine, "90")  # nothing typed is lost
-    last = re.sub("<.*?>", "", messages_of(save(admin_client, queue, again))[-1])
-    assert last.startswith(f"The queue “{queue.name}” was changed successfully.")
-    queue.refresh_from_db()
-    assert (form_values(admin_client, queue)[name], queue.ageing_seconds) == (mine, 90)
-
-
-def test_a_form_that_says_only_the_new_values_is_understood(
-    admin_client: Client, bank: Queue
-) -> None:
-    Queue.objects.filter(pk=bank.pk).update(paused=True)
-
-    values = {
-        "throttle_limit": "3", "order": "time", "granularity_seconds": "1", "ageing_seconds": "60",
-        "retention_days": "14",
-    }  # fmt: skip
-    admin_client.post(page_url(bank), values)
-
-    bank.refresh_from_db()
-    assert (bank.paused, bank.throttle_limit) == (False, 3)
-
-
-def test_a_value_that_the_setting_could_not_have_is_refused(
-    admin_client: Client, bank: Queue
-) -> None:
-    refused = [
-        ("throttle_limit", "nan", "throttle_limit nan: give a number"),
-        ("throttle_limit", "1.2345", "throttle_limit 1.2345: give a number"),
-        ("throttle_limit", "10000000", "throttle_limit 10000000: give a number"),
-        ("throttle_limit", "ten", "throttle_limit &#x27;ten&#x27;: give a number"),
-        ("granularity_seconds", "0", "granularity_seconds 0: give a number from 0.001 to"),
-        ("ageing_seconds", "-1", "ageing_seconds -1: give a number from 0"),
-        ("retention_days", "40000", "retention_days 40000: give a number from 0 to 36,500"),
-        ("order", "random", "random is not one of the available choices"),
-    ]
-    before = Queue.objects.filter(pk=bank.pk).values().get()
-    opened = form_values(admin_client, bank)
-
-    for name, value, message in refused:
-        assert message in save(admin_client, bank, opened, **{name: value}).content.decode()
-    assert Queue.objects.filter(pk=bank.pk).values().get() == before
 
 
 def test_a_limit_below_1_is_none(admin_client: Client, bank: Queue) -> None:
@@ -400,20 +300,3 @@ def test_another_edit_ranks_nothing(admin_client: Client, bank: Queue) -> None:
 
     bank.refresh_from_db()
     assert bank.is_ranked
-
-
-# Pause and resume
-
-
-@pytest.mark.conformance
-def test_queues_are_paused_and_resumed_from_the_list(admin_client: Client, bank: Queue) -> None:
-    other = QueueFactory.create(name="mail", paused=True)
-
-    said = messages_of(act(admin_client, "pause", bank, other))
-
-    bank.refresh_from_db()
-    assert bank.paused
-    assert said == ["Paused: 1 queue.", "queue mail was left as it is: it is paused already."]
-    assert (history(bank), history(other)) == (["Paused."], [])
-    assert messages_of(act(admin_client, "resume", bank, other)) == ["Resumed: 2 queues."]
-    assert not Queue.objects.filter(paused=True).exists()

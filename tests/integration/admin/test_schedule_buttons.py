@@ -17,7 +17,6 @@ from hipq_django.schedules import declared as declared_schedules
 from tests.admin_pages import (
     ACTION_BOX,
     act,
-    history,
     html,
     list_url,
     log_in,
@@ -29,7 +28,6 @@ from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
 
-BUTTONS = {"run_now": "run_schedule", "pause": "pause_schedule", "resume": "pause_schedule"}
 PERMISSIONS = ("add", "change", "delete", "run", "pause")
 
 
@@ -47,78 +45,6 @@ def declared(declare: Declare) -> Schedule:
 
 def others_than(*permissions: str) -> set[str]:
     return {f"{verb}_schedule" for verb in PERMISSIONS} - set(permissions)
-
-
-def state() -> list[Any]:
-    return [list(Schedule.objects.values()), list(Job.objects.values("pk"))]
-
-
-def suited_to(button: str) -> None:
-    if button == "resume":
-        hipq.pause_schedule("hourly")
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("button", BUTTONS)
-def test_its_permission_is_enough(client: Client, schedule: Schedule, button: str) -> None:
-    suited_to(button)
-    log_in(client, "view_schedule", BUTTONS[button])
-    assert page_url(schedule, button) in html(client, page_url(schedule))
-
-    response = press(client, button, schedule)
-
-    assert Job.objects.count() == (button == "run_now")
-    assert Schedule.objects.get().paused == (button == "pause")
-    assert "schedule hourly" in messages_of(response)[0]
-    assert len(history(schedule)) == 1
-
-
-@pytest.mark.parametrize("button", BUTTONS)
-def test_nobody_else_may(client: Client, schedule: Schedule, button: str) -> None:
-    suited_to(button)
-    log_in(client, "view_schedule", *others_than(BUTTONS[button]))
-    before = state()
-
-    assert page_url(schedule, button) not in html(client, page_url(schedule))
-    assert client.post(page_url(schedule, button)).status_code == 403
-    assert state() == before
-    assert history(schedule) == []
-
-
-@pytest.mark.parametrize("button", BUTTONS)
-def test_who_may_not_see_schedules_presses_nothing(
-    client: Client, schedule: Schedule, button: str
-) -> None:
-    suited_to(button)
-    log_in(client, BUTTONS[button])
-    before = state()
-
-    assert client.post(page_url(schedule, button)).status_code == 403
-    assert state() == before
-
-
-@pytest.mark.parametrize("button", BUTTONS)
-def test_to_open_the_address_of_a_button_changes_nothing(
-    admin_client: Client, schedule: Schedule, button: str
-) -> None:
-    suited_to(button)
-    before = state()
-
-    assert 'name="confirmed"' in html(admin_client, page_url(schedule, button))
-    assert state() == before
-
-
-def test_a_page_that_is_out_of_date_takes_no_reason_away(
-    admin_client: Client, schedule: Schedule
-) -> None:
-    hipq.pause_schedule("hourly", "the shop moves")
-
-    response = press(admin_client, "pause", schedule)
-
-    said = "schedule hourly was left as it is: it is paused already."
-    assert messages_of(response) == [said]
-    assert Schedule.objects.get().pause_reason == "the shop moves"
-    assert history(schedule) == []
 
 
 def test_what_a_button_cannot_do_is_said(admin_client: Client) -> None:

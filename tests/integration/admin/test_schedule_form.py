@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -111,20 +111,6 @@ def test_what_cannot_be_is_said_and_nothing_is_written(client: Client) -> None:
         assert not Schedule.objects.exists()
 
 
-def test_arguments_are_held_against_the_signature_of_the_task(
-    client: Client, declare: Declare
-) -> None:
-    @declare.task("invoice")
-    def invoice(number: int) -> None: ...
-
-    log_in(client, "view_schedule", "add_schedule")
-    response = client.post(ADD, NEW | {"type_name": "invoice", "job_data": '{"numbr": 1}'})
-
-    said = "invoice takes no argument 'numbr'; did you mean 'number'?"
-    assert said in unescape(response.content.decode())
-    assert not Schedule.objects.exists()
-
-
 @pytest.mark.conformance
 def test_a_name_that_is_taken_changes_no_schedule(client: Client, schedule: Schedule) -> None:
     log_in(client, "view_schedule", "add_schedule")
@@ -145,18 +131,6 @@ def test_a_schedule_is_changed_by_the_form(client: Client, schedule: Schedule) -
     assert (row.name, row.cron, row.job_data) == ("hourly", "15 * * * *", {"shop": "berlin"})
     assert row.next_time is not None
     assert row.next_time.minute == 15
-
-
-def test_saving_an_unedited_form_says_that_nothing_changed(
-    client: Client, schedule: Schedule
-) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    before = Schedule.objects.values().get()
-
-    client.post(page_url(schedule), form_values(client, schedule))
-
-    assert Schedule.objects.values().get() == before
-    assert history(schedule) == ["No fields changed."]
 
 
 CARD = "4111111111111111"
@@ -263,15 +237,6 @@ def test_what_refuses_stored_arguments_quotes_no_sensitive_value(
     assert "DE02120300" not in said
 
 
-def test_a_change_that_cannot_be_is_said(client: Client, schedule: Schedule) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    values = form_values(client, schedule)
-    response = client.post(page_url(schedule), values | {"cron": "hourly"})
-
-    assert response.status_code == 200
-    assert Schedule.objects.get().cron == "0 * * * *"
-
-
 # One that the code declares
 
 
@@ -325,16 +290,6 @@ def test_what_the_code_declares_is_not_changed_to_what_cannot_be(
 
     assert "bad minute" in response.content.decode()
     assert Schedule.objects.get().cron == "30 2 * * *"
-
-
-@pytest.mark.conformance
-def test_what_is_deleted_meanwhile_is_not_changed(client: Client, declared: Schedule) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    values = form_values(client, declared)
-    Schedule.objects.all().delete()
-
-    assert client.post(page_url(declared), values).status_code == 302
-    assert not Schedule.objects.exists()
 
 
 @pytest.mark.parametrize("permission", ["view_schedule", "run_schedule", "pause_schedule"])
@@ -528,22 +483,6 @@ def test_a_span_that_cannot_be_is_said(
     assert not Job.objects.exists()
 
 
-def test_nobody_else_catches_up(client: Client, schedule: Schedule) -> None:
-    log_in(client, "view_schedule", "change_schedule", "pause_schedule")
-
-    assert page_url(schedule, "backfill") not in html(client, page_url(schedule))
-    assert client.post(page_url(schedule, "backfill"), span(hours=3)).status_code == 403
-    assert not Job.objects.exists()
-
-
-def test_a_schedule_that_is_gone_is_said(client: Client, schedule: Schedule) -> None:
-    log_in(client, "view_schedule", "run_schedule")
-    page = page_url(schedule, "backfill")
-    schedule.delete()
-
-    assert "There is no schedule" in client.get(page, follow=True).content.decode()
-
-
 # Somebody else was first
 
 
@@ -581,64 +520,6 @@ def test_of_what_the_code_declares_only_what_was_edited_is_written(
     assert history(row) == ["Changed overlap."]
 
 
-@pytest.mark.conformance
-@pytest.mark.parametrize(
-    ("theirs", "mine", "said"),
-    [
-        ({"cron": "15 * * * *"}, {"cron": "7 * * * *"}, "from 0 * * * * to 15 * * * *."),
-        (
-            {"start_time": datetime(2031, 1, 1, tzinfo=UTC)},
-            {"start_time_0": "2032-05-01", "start_time_1": "12:30:00"},
-            "from - to 2031-01-01 00:00:00+00:00.",
-        ),
-        (
-            {"job_data": {"shop": "paris"}},
-            {"job_data": '{"shop": "rome"}'},
-            'from {"shop": "berlin"} to {"shop": "paris"}.',
-        ),
-    ],
-    ids=["cron", "start", "data"],
-)
-def test_what_somebody_else_changed_is_replaced_once_it_was_seen(
-    client: Client,
-    schedule: Schedule,
-    theirs: dict[str, Any],
-    mine: dict[str, str],
-    said: str,
-) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    opened = form_values(client, schedule)
-    Schedule.objects.update(**theirs)
-    [field] = theirs
-
-    response = client.post(page_url(schedule), opened | mine | {"jitter": "9"})
-
-    page = response.content.decode()
-    assert said in unescape(page)
-    row = Schedule.objects.get()
-    assert (getattr(row, field), row.jitter) == (theirs[field], 0)
-    assert not LogEntry.objects.exists()
-
-    again = form_of(page, schedule)
-    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
-    assert client.post(page_url(schedule), again).status_code == 302
-
-    row.refresh_from_db()
-    assert getattr(row, field) != theirs[field]
-    assert row.jitter == 9
-
-
-def test_another_error_loses_no_edit_of_a_moment(client: Client, schedule: Schedule) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    edits = {"start_time_0": "2032-05-01", "start_time_1": "12:30:00", "jitter": "-1"}
-    page = client.post(page_url(schedule), form_values(client, schedule) | edits)
-
-    again = form_of(page.content.decode(), schedule) | {"jitter": "0"}
-    assert client.post(page_url(schedule), again).status_code == 302
-
-    assert Schedule.objects.get().start_time == datetime(2032, 5, 1, 12, 30, tzinfo=UTC)
-
-
 def test_a_conflict_shows_no_sensitive_value(client: Client, charging: Schedule) -> None:
     log_in(client, "view_schedule", "change_schedule")
     opened = form_values(client, charging)
@@ -671,37 +552,3 @@ def test_another_job_type_does_not_reveal_what_somebody_else_wrote(
     assert "••• stands for a value that is not shown" in page.content.decode()
     charging.refresh_from_db()
     assert (charging.job_type.name, charging.job_data) == ("charge", STORED)
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("edit", [{"catch_up": "all"}, {"end_time_0": "2032-01-01"}])
-def test_a_moment_that_is_not_edited_keeps_its_fractions(
-    client: Client, edit: dict[str, str]
-) -> None:
-    start = datetime(2031, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
-    row = hipq.schedule("often", hipq.NewJob("echo"), hipq.Every(hours=1, start_time=start))
-    log_in(client, "view_schedule", "change_schedule")
-
-    sent = form_values(client, row) | {"end_time_1": "00:00:00"} | edit
-    sent = sent if "end_time_0" in edit else sent | {"end_time_1": ""}
-    assert client.post(page_url(row), sent).status_code == 302
-
-    fresh = Schedule.objects.get()
-    assert (fresh.start_time, fresh.next_time) == (start, start)
-
-
-def test_a_start_in_the_repeated_hour_stays_where_it_is_not_edited(
-    client: Client, settings: Settings
-) -> None:
-    settings.TIME_ZONE = "Europe/Berlin"
-    start = datetime(2027, 10, 31, 1, 30, tzinfo=UTC)  # 02:30 CET, after 02:30 CEST
-    row = hipq.schedule("often", hipq.NewJob("echo"), hipq.Every(hours=1, start_time=start))
-    log_in(client, "view_schedule", "change_schedule")
-
-    sent = form_values(client, row) | {"catch_up": "all"}
-    response = client.post(page_url(row), sent)
-
-    assert sent["start_time_1"] == "02:30:00"
-    assert response.status_code == 302, response.content.decode()
-    fresh = Schedule.objects.get()
-    assert (fresh.start_time, fresh.catch_up) == (start, "all")
