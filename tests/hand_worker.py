@@ -10,7 +10,7 @@ from typing import Self
 from hipq_django.database import clock
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler.batch import BatchScheduler
-from hipq_django.scheduler.current_batch import PATIENCE_SECONDS, CurrentBatch
+from hipq_django.scheduler.current_batch import WRITER_SECONDS, CurrentBatch
 from hipq_django.scheduler.executor import execute
 from hipq_django.transitions.values import Claim
 from tests.factories import WorkerFactory
@@ -27,13 +27,13 @@ class HandWorker:
         *queues: str,
         threads: int = 1_000,
         ahead: int = 0,
-        patience_seconds: float = PATIENCE_SECONDS,
+        writer_seconds: float = WRITER_SECONDS,
     ) -> None:
         self.row: Worker = WorkerFactory.create(queues=list(queues))
         self.threads = threads
         self.claims: list[Claim] = []
         self._ahead = ahead
-        self.batch = CurrentBatch(patience_seconds)
+        self.batch = CurrentBatch(writer_seconds)
         self.scheduler = BatchScheduler(self.row, self)
 
     @classmethod

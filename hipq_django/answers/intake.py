@@ -17,14 +17,7 @@ from django.db import Error
 from hipq_django import events
 from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
 from hipq_django.conf.instances import InstanceSettings
-from hipq_django.database.errors import (
-    PASSING_SECONDS,
-    is_locked_out,
-    is_outage,
-    is_refusal,
-    may_pass,
-    said_of,
-)
+from hipq_django.database.errors import said_of
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
 from hipq_django.domain.serialization import error_of, storable_text
@@ -51,20 +44,11 @@ class Intake:
         messages = [message for each in received if (message := self._read(each)) is not None]
         self._store(messages)
 
-    def take_one(self, received: Received, waited: float) -> None:
-        """Read and store one message; if the database refuses it, keep it as malformed.
-
-        It has been tried for so many seconds. Raise for what is not the message's fault.
-        """
-        message = self._read(received)
-        if message is None:
-            return
-        try:
-            self._store([message])
-        except Exception as error:
-            if not _is_its_fault(error) or (may_pass(error) and waited < PASSING_SECONDS):
-                raise
-            self._store([self._malformed(received, error)])
+    def keep_refused(self, received: Received, error: Exception) -> None:
+        """Keep a message as malformed that cannot be stored as what it says."""
+        if isinstance(error, ConfigurationError):
+            raise error  # it is not the message's fault
+        self._store([self._malformed(received, error)])
 
     def _store(self, messages: Sequence[IncomingAnswer]) -> None:
         if messages:
@@ -74,11 +58,9 @@ class Intake:
     def _read(self, received: Received) -> IncomingAnswer | None:
         try:
             answer = self._map(received)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Error):  # Error: it queried the database
             raise
         except BaseException as error:  # sys.exit() in it ends no consumer
-            if is_outage(error) or is_locked_out(error):
-                raise  # it queried the database
             return self._malformed(received, error)
         return None if answer is IGNORE else self._answer_of(received, answer)
 
@@ -87,9 +69,9 @@ class Intake:
             return incoming_from(
                 _checked(answer), self._instance, self._source, received.message_id
             )
+        except (Error, ConfigurationError):
+            raise
         except Exception as error:
-            if not _is_its_fault(error):
-                raise
             return self._malformed(received, error)
 
     def _malformed(self, received: Received, error: BaseException) -> IncomingAnswer:
@@ -99,11 +81,6 @@ class Intake:
         events.warning("malformed_message", said, **fields)
         raw = {"source": self._source, **_kept(received)}
         return malformed_message(self._instance, self._source, raw, problem, received.message_id)
-
-
-def _is_its_fault(error: Exception) -> bool:
-    """Return whether an error is about the message, and not about the database or the settings."""
-    return is_refusal(error) and not isinstance(error, ConfigurationError)
 
 
 def _checked(answer: object) -> NewAnswer:

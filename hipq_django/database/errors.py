@@ -20,11 +20,28 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _CANCELED = "57014"
 
 
+class LockedRowError(Exception):
+    """Another transaction has locked a row, and nobody waits for it."""
+
+
+class SkippedRowError(IntegrityError):
+    """The database has passed over a row that it was to change, and said nothing: a refusal."""
+
+    def __init__(self) -> None:
+        super().__init__("the row was not changed: a trigger of the project may skip it")
+
+
+class DeclaredLostError(Exception):
+    """The worker that wanted jobs was declared lost: its row is no longer live."""
+
+
 def is_locked_out(error: BaseException) -> bool:
     """Return whether a statement was ended because it waited for another transaction's lock.
 
     This is no outage: everything else may go on.
     """
+    if isinstance(error, LockedRowError):
+        return True
     cause = error.__cause__
     state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE

@@ -8,13 +8,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from django.db import OperationalError
-
 from hipq_django.answers import arrival
 from hipq_django.database import clock
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import AnswerKind, Outcome
@@ -26,32 +23,32 @@ DUTY = "unhold_jobs"
 """What the duty is called, in the log, of which this is a part."""
 
 
-def tell_page(after: int, size: int, refused: RefusedRows, using: str) -> tuple[int, int]:
+def tell_page(after: int, size: int, left_alone: Isolation[int], using: str) -> tuple[int, int]:
     """Tell of the next links after an id those whose jobs have ended.
 
     Return how many parts were told, and the id after which the next page begins; 0 at the end.
     """
     links = list(_untold(using).filter(pk__gt=after).order_by("pk")[:size])
     last = links[-1].pk if len(links) == size else 0
-    return _tell_of(links, refused, using), last
+    return _tell_of(links, left_alone, using), last
 
 
 def tell_links(ids: Collection[int], using: str) -> None:
     """Tell the jobs that have gathered others of those that have ended; links name both."""
     if ids:
-        _tell_of(_untold(using).filter(pk__in=ids), RefusedRows(DUTY), using)
+        _tell_of(_untold(using).filter(pk__in=ids), Isolation(DUTY), using)
 
 
 def _untold(using: str) -> Any:
     return Link.objects.using(using).filter(UNTOLD)
 
 
-def _tell_of(links: Iterable[Link], refused: RefusedRows, using: str) -> int:
-    left, told = refused.ids, 0
+def _tell_of(links: Iterable[Link], left_alone: Isolation[int], using: str) -> int:
+    left, told = left_alone.ids, 0
     ended = _ended([link for link in links if link.job_id not in left], using)
     for pk, of_job in groupby(sorted(ended, key=attrgetter("job_id", "pk")), attrgetter("job_id")):
         tell = partial(_tell, [link.pk for link in of_job], using)
-        told += refused.move([pk], tell)
+        told += left_alone.move([pk], tell)
     return told
 
 
@@ -65,18 +62,13 @@ def _ended(links: Sequence[Link], using: str) -> list[Link]:
 def _tell(ids: Sequence[int], using: str, jobs: Sequence[int]) -> int:
     """Answer a job for the parts of some links; the sweep comes back to one that is locked."""
     [pk] = jobs
-    try:
-        with worker_transaction(using):
-            job = arrival.lock_job_by_id(pk, using)
-            rows = Link.objects.using(using).filter(pk__in=ids, is_told=False).order_by("pk")
-            links = list(locked(rows))
-            if job is not None and not job.is_final:
-                _answer(job, links)
-            return Link.objects.using(using).filter(pk__in=ids).update(is_told=True)
-    except OperationalError as error:
-        if not is_locked_out(error):
-            raise
-        return 0
+    with worker_transaction(using):
+        job = arrival.lock_job_by_id(pk, using)
+        rows = Link.objects.using(using).filter(pk__in=ids, is_told=False).order_by("pk")
+        links = list(locked(rows))
+        if job is not None and not job.is_final:
+            _answer(job, links)
+        return Link.objects.using(using).filter(pk__in=ids).update(is_told=True)
 
 
 def _answer(job: Job, links: Sequence[Link]) -> None:

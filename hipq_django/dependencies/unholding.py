@@ -17,9 +17,9 @@ from hipq_django import events, transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.presence import Presence
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.needs import dependents_of, verdicts
 from hipq_django.dependencies.parts import DUTY, tell_links, tell_page
@@ -76,7 +76,7 @@ def unhold_after(ids: Collection[int], using: str) -> bool:
         return True
     found = any_links(using)
     if found:
-        _work_off(_Left(ended=[*ids]), using, RefusedRows(DUTY))
+        _work_off(_Left(ended=[*ids]), using, Isolation(DUTY))
     return found
 
 
@@ -88,19 +88,21 @@ def has_links(using: str) -> bool:
 any_links = Presence(has_links)
 
 
-def unhold_or_cancel(held: Sequence[int], using: str, refused: RefusedRows | None = None) -> int:
+def unhold_or_cancel(
+    held: Sequence[int], using: str, left_alone: Isolation[int] | None = None
+) -> int:
     """Unhold or cancel held jobs according to what they wait for; return how many.
 
-    The jobs that follow a cancelled one are checked in turn. `refused` are the jobs that are left
-    alone, known from the calls before.
+    The jobs that follow a cancelled one are checked in turn. `left_alone` are the jobs that the
+    calls before have left alone.
     """
     if using in _under_way.left:
         _under_way.left[using].held += held
         return 0
-    return _work_off(_Left(held=[*held]), using, refused or RefusedRows(DUTY))
+    return _work_off(_Left(held=[*held]), using, left_alone or Isolation(DUTY))
 
 
-def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
+def _work_off(left: _Left, using: str, left_alone: Isolation[int]) -> int:
     """Check what is left, and what is added to it meanwhile; return how many jobs moved.
 
     Each commit calls what is told of ended jobs, inside of it. In a long chain these calls would
@@ -113,7 +115,7 @@ def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
             held = [*left.held, *follow.held[: max(0, MOST_AT_ONCE - moved)]]
             left.ended, left.held = [], []
             for start in range(0, len(held), PAGE_SIZE):
-                moved += _check(held[start : start + PAGE_SIZE], left, using, refused)
+                moved += _check(held[start : start + PAGE_SIZE], left, using, left_alone)
             tell_links(follow.parts, using)
             if not (left.ended or left.held):
                 break
@@ -122,12 +124,12 @@ def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
     return moved
 
 
-def _check(held: Sequence[int], left: _Left, using: str, refused: RefusedRows) -> int:
+def _check(held: Sequence[int], left: _Left, using: str, left_alone: Isolation[int]) -> int:
     page = verdicts(held, using)
     go = {pk: said for pk, said in page.items() if said.may_go}
     broken = {pk: said for pk, said in page.items() if said.problem}
-    moved = refused.move(list(go), partial(_unhold, go, using=using))
-    return moved + refused.move(list(broken), partial(_cancel, broken, left, using=using))
+    moved = left_alone.move(list(go), partial(_unhold, go, using=using))
+    return moved + left_alone.move(list(broken), partial(_cancel, broken, left, using=using))
 
 
 def _unhold(go: Mapping[int, Verdict], ids: Sequence[int], using: str) -> int:
@@ -182,7 +184,7 @@ class Sweep:
 
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
-        self.refused = RefusedRows(DUTY)
+        self.left_alone = Isolation[int](DUTY)
         self._after = 0
         self._after_link = 0
         self._look_again = 0.0
@@ -209,16 +211,16 @@ class Sweep:
         return _all_pages(self._tell_page) + _all_pages(self._check_page)
 
     def _tell_page(self, after: int) -> tuple[int, int]:
-        return tell_page(after, MOST_AT_ONCE, self.refused, self._config.database)
+        return tell_page(after, MOST_AT_ONCE, self.left_alone, self._config.database)
 
     def _check_page(self, after: int) -> tuple[int, int]:
         using = self._config.database
         rows = Job.objects.using(using).held().filter(pk__gt=after).order_by("pk")
         page = list(rows.values_list("pk", flat=True)[:MOST_AT_ONCE])
         last = page[-1] if len(page) == MOST_AT_ONCE else 0
-        left = self.refused.ids
+        left = self.left_alone.ids
         held = [pk for pk in page if pk not in left]
-        return unhold_or_cancel(held, using, self.refused), last
+        return unhold_or_cancel(held, using, self.left_alone), last
 
 
 def _all_pages(check: Callable[[int], tuple[int, int]]) -> int:

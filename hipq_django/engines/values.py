@@ -7,8 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from django.db import IntegrityError
-
 from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.models import Job, Queue
 
@@ -149,14 +147,3 @@ class SettledJob(NamedTuple):
 
 class StaleJobTypeError(Exception):
     """The rows from which a job was made have changed since they were read."""
-
-
-class SkippedRowError(IntegrityError):
-    """The database has skipped a row that it was to change, and said nothing: a refusal."""
-
-    def __init__(self) -> None:
-        super().__init__("the row was not changed: a trigger of the project may skip it")
-
-
-class DeclaredLostError(Exception):
-    """The worker that wanted jobs was declared lost: its row is no longer live."""

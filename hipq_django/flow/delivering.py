@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from hipq_django import events
+from hipq_django.database.errors import LockedRowError
 from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.lookups import ids_in, in_parts
 from hipq_django.domain.validation import aware_moment
@@ -35,7 +36,7 @@ MOST_PASSED = 10_000
 """How many ports a message passes at most, each counted for each path that leads there."""
 
 
-class LockedPortError(Exception):
+class LockedPortError(LockedRowError):
     """A port is locked by a transaction that changes it: the run is ended later."""
 
 

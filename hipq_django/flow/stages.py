@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db import Error, connections, transaction
+from django.db import connections, transaction
 from django.db.models import OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast, Length
 
@@ -18,10 +18,10 @@ from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import in_one_line, is_cut_off, is_refusal
+from hipq_django.database.errors import in_one_line, is_cut_off
+from hipq_django.database.isolation import write_or_refuse
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.presence import Presence
-from hipq_django.database.refused_rows import halves
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import error_of, storable_text
@@ -266,7 +266,7 @@ def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
     StagedJob.objects.using(using).filter(ids_in("pk", ended), node=node.pk).delete()
     if not staged:
         return
-    refused = list(_enqueue(node, staged))
+    refused = _enqueue(node, staged)
     for given, error in refused:
         with context(**given.context):
             _hand_on(node.outputs, "error", {"data": given.data, "error": error})
@@ -275,22 +275,22 @@ def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
     any_staged.note(using)
 
 
-def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str]]:
-    """Enqueue jobs; yield what the database refuses, each with the error."""
-    try:
+def _enqueue(node: Node, staged: Sequence[Staged]) -> list[tuple[Staged, str]]:
+    """Enqueue jobs; return those that the database refuses, each with the error."""
+    refused: list[tuple[Staged, str]] = []
+
+    def enqueue(places: Sequence[int]) -> None:
         with transaction.atomic(using=node.using):
-            _enqueue_together(node, staged)
-    except Error as error:
-        if not is_refusal(error):
-            raise
-        if len(staged) > 1:
-            for half in halves(staged):
-                yield from _enqueue(node, half)
-            return
-        yield staged[0], _masked(error, staged[0], node.instance)
+            _enqueue_together(node, [staged[n] for n in places])
+
+    def refuse(place: int, error: Exception) -> None:
+        refused.append((staged[place], _masked(error, staged[place], node.instance)))
+
+    write_or_refuse(range(len(staged)), enqueue, refuse)
+    return refused
 
 
-def _masked(error: Error, given: Staged, instance: str) -> str:
+def _masked(error: Exception, given: Staged, instance: str) -> str:
     """Mask an error of the database, which may quote the row of the job."""
     own = get_job_type(instance, given.job.job_type).redactor
     redactor = Redactor((*redactor_of_declared(instance).fields, *own.fields))

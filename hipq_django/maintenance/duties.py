@@ -6,13 +6,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
-from hipq_django.database.errors import in_one_line, is_locked_out
-from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.isolation import Isolation
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.waits import pause_after
 from hipq_django.maintenance import early_answers, recovery, reranking
@@ -46,7 +46,7 @@ class Duty:
     """When it is to be done again, where that is known to it, and then at once."""
     due: float = 0.0
     failures: int = 0
-    refused: RefusedRows | None = None
+    left_alone: Isolation[Any] | None = None
     """The rows that it leaves alone; these are no failure of the duty."""
     moved: int = 0
     """How many rows it moved the last time."""
@@ -83,15 +83,15 @@ def duties_of_instance(config: InstanceSettings, worker: Worker) -> list[Duty]:
     """Return the duties that need nothing of the process that does them."""
     beat, often = config.heartbeat_seconds, often_seconds(config)
     sweep, early = Sweep(config), early_answers.EarlyAnswers(config)
-    not_expired = RefusedRows("expire_early", "answer_id")
+    not_expired = Isolation[int]("expire_early", "answer_id")
 
     def expire_early() -> int:
         return early_answers.expire_early(config, not_expired)
 
     return [
-        Duty("match_early", often, early.match, refused=early.refused),
-        Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
-        Duty("expire_early", beat, expire_early, refused=not_expired),
+        Duty("match_early", often, early.match, left_alone=early.left_alone),
+        Duty("unhold_jobs", often, sweep.run, left_alone=sweep.left_alone),
+        Duty("expire_early", beat, expire_early, left_alone=not_expired),
         Duty("warn_of_undeclared", beat, UndeclaredTypes(config, worker).warn),
         Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
         Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
@@ -150,7 +150,7 @@ class Duties:
             moved, pause = 0, self._note_failure(duty, error)
         else:
             duty.failures = 0
-            self._tell(duty.name, duty.refused.error if duty.refused else None)
+            self._tell(duty.name, duty.left_alone.error if duty.left_alone else None)
             pause = duty.rest(time.monotonic() - began, moved)
         duty.moved = moved
         duty.due = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
@@ -163,19 +163,9 @@ class Duties:
         duty.failures += 1
         doubled: float = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
         pause = min(doubled, duty.longest_pause)
-        _report(duty, error, pause)
+        events.error(
+            "duty_failed", "tried again later", duty=duty.name, seconds=round(pause, 1),
+            exception=error,
+        )  # fmt: skip
         self._tell(duty.name, error)
         return pause
-
-
-def _report(duty: Duty, error: Exception, pause: float) -> None:
-    seconds = round(pause, 1)
-    if is_locked_out(error):
-        sentence = "a lock that it needs is taken; tried again later"
-        events.warning(
-            "duty_skipped", sentence, duty=duty.name, seconds=seconds, lock=in_one_line(error)
-        )
-    else:
-        events.error(
-            "duty_failed", "tried again later", duty=duty.name, seconds=seconds, exception=error
-        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db.models import Exists, Max, OuterRef, QuerySet
@@ -13,17 +12,21 @@ from django.db.models import Exists, Max, OuterRef, QuerySet
 from hipq_django.answers import early
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.errors import SkippedRowError
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import MAX_WAITS, RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import AnswerStatus, State
 from hipq_django.engines import engine_for
-from hipq_django.engines.values import EarlyPlace, SkippedRowError
+from hipq_django.engines.values import EarlyPlace
 from hipq_django.job_types.registry import get_all_declared, names_of
 from hipq_django.models import Answer, Job, JobType
 
 PAGE_SIZE = 500
 """How many answers one call gives to jobs."""
+
+TOGETHER = 20
+"""To how many jobs they are given in one transaction, which locks the jobs."""
 
 EARLY_PAGE = 1_000
 """How many early answers of any age are compared with the jobs at once."""
@@ -50,7 +53,9 @@ class EarlyAnswers:
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
         self._after = EarlyPlace()
-        self.refused = RefusedRows("match_early", "answer_id")
+        self.left_alone: Isolation[_Place] = Isolation(
+            "match_early", lambda place: {"job_key": place[1]}, most=TOGETHER
+        )
         self._marks: deque[tuple[float, int]] = deque()
         """What the newest answer was, and when."""
         self._after_other: dict[str, str] = {}
@@ -108,24 +113,21 @@ class EarlyAnswers:
 
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
-        left, before = set(self.refused.ids), self.refused.waiting
-        fresh = early.fresh_early(self._config.name, now, using).filter(pk__in={*ids, *before})
-        by_id = {answer.pk: answer for answer in fresh.exclude(pk__in=left - before)}
+        fresh = early.fresh_early(self._config.name, now, using)
+        places: dict[_Place, list[int]] = {}
+        for answer in fresh.filter(pk__in=ids).order_by("pk"):
+            places.setdefault(_place_of(answer), []).append(answer.pk)
 
-        def match(one: Sequence[int]) -> int:
+        def match(some: Sequence[_Place]) -> int:
             with worker_transaction(using):
-                return early.match(by_id[one[0]], now, using, skip_locked=True)
+                answers = fresh.filter(pk__in=[pk for place in some for pk in places[place]])
+                return sum(
+                    early.match(answer, now, using, skip_locked=True)
+                    for answer in answers.order_by("pk")  # the first to a job settles it
+                )
 
-        matched, waiting = 0, set()
-        for pk in _in_turn(by_id.values()):
-            if len(self.refused.waiting - before) >= MAX_WAITS:
-                break  # if a table is locked, each of the others would wait as well
-            job = _job_of(by_id[pk])
-            if pk not in before and job not in waiting:
-                matched += self.refused.move([pk], match)
-            if pk in self.refused.waiting:
-                waiting.add(job)  # and those behind it, which must not settle the job before it
-        return matched
+        free = [place for place in places if place not in self.left_alone.ids]
+        return self.left_alone.move(free, match)
 
     @property
     def is_at_the_beginning(self) -> bool:
@@ -133,18 +135,11 @@ class EarlyAnswers:
         return self._after == EarlyPlace() and not any(self._after_other.values())
 
 
-def _in_turn(answers: Iterable[Answer]) -> list[int]:
-    """Return the ids in any order of the keys, so that each has its turn; of one key as they came.
-
-    The first answer to a job settles it.
-    """
-    turns: dict[str, float] = defaultdict(random.random)
-    ordered = sorted(answers, key=lambda answer: (turns[answer.job_key], answer.pk))
-    return [answer.pk for answer in ordered]
+_Place = tuple[frozenset[str], str]
+"""What the answers to one job have in common: the names of its type, and its key."""
 
 
-def _job_of(answer: Answer) -> tuple[frozenset[str], str]:
-    """Return what the answers to one job have in common."""
+def _place_of(answer: Answer) -> _Place:
     return frozenset(names_of(answer.instance, answer.job_type)), answer.job_key
 
 
@@ -157,28 +152,28 @@ def match_early(config: InstanceSettings) -> int:
     return matched
 
 
-def expire_early(config: InstanceSettings, refused: RefusedRows | None = None) -> int:
+def expire_early(config: InstanceSettings, left_alone: Isolation[int] | None = None) -> int:
     """Mark the early answers whose time to live is over as unmatched; return how many.
 
     Parts that waited for a job which ended without them are late. `refused` are the answers that
     are left alone, known from the calls before.
     """
-    using, refused = config.database, refused or RefusedRows("expire_early", "answer_id")
+    using, left_alone = config.database, left_alone or Isolation("expire_early", "answer_id")
     limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
     waiting = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
     ended = Job.objects.using(using).final().filter(pk=OuterRef("job"))
-    _mark(waiting.filter(Exists(ended), job__isnull=False), Answer.Status.LATE, refused)
+    _mark(waiting.filter(Exists(ended), job__isnull=False), Answer.Status.LATE, left_alone)
     expired = waiting.filter(job__isnull=True, receive_time__lte=limit)
-    return _mark(expired, Answer.Status.UNMATCHED, refused)
+    return _mark(expired, Answer.Status.UNMATCHED, left_alone)
 
 
-def _mark(answers: QuerySet[Answer], status: AnswerStatus, refused: RefusedRows) -> int:
+def _mark(answers: QuerySet[Answer], status: AnswerStatus, left_alone: Isolation[int]) -> int:
     """Give answers their last status; return how many. Rows that others have locked are left."""
-    answers = answers.exclude(pk__in=refused.ids)
+    answers = answers.exclude(pk__in=left_alone.ids)
     # In the order of the index of early answers, or PostgreSQL may believe in many, and read all.
     first = answers.order_by("job_type", "job_key").values_list("pk", flat=True)[:EARLY_PAGE]
     page = sorted(first)
-    return refused.move(page, lambda ids: _mark_free(answers.filter(pk__in=ids), status))
+    return left_alone.move(page, lambda ids: _mark_free(answers.filter(pk__in=ids), status))
 
 
 def _mark_free(answers: QuerySet[Answer], status: AnswerStatus) -> int:

@@ -16,8 +16,8 @@ from hipq_django import events, transitions
 from hipq_django.answers import aggregation
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase, State
 from hipq_django.domain.suspects import HARMLESS, loss_text
@@ -36,7 +36,7 @@ _HARMLESS_TIMEOUT = "JobTimeout: before the job had started, or after its answer
 
 
 def time_out_overdue(
-    config: InstanceSettings, refused: RefusedRows | None = None, judge: Worker | None = None
+    config: InstanceSettings, left_alone: Isolation[int] | None = None, judge: Worker | None = None
 ) -> int:
     """Move running jobs past their deadline to error; return how many.
 
@@ -46,16 +46,16 @@ def time_out_overdue(
     `refused` are the jobs that are left alone, known from the calls before. A `judge` judges only
     its own attempts, and those of workers that have ended in order.
     """
-    using, refused = config.database, refused or RefusedRows("time_out_overdue")
+    using, left_alone = config.database, left_alone or Isolation("time_out_overdue")
     if not engine_for(using).has_overdue(config.name, clock.now(using)):
         return 0
-    overdue = _overdue(config).exclude(pk__in=refused.ids)
+    overdue = _overdue(config).exclude(pk__in=left_alone.ids)
     if judge is not None:
         last = Worker.objects.using(using).filter(pk=OuterRef("last_worker_id"))
         others = last.exclude(pk=judge.pk).exclude(state=Worker.State.STOPPED)
         overdue = overdue.exclude(Exists(others))
     ids = list(overdue.values_list("pk", flat=True)[:PAGE_SIZE])
-    return refused.move(ids, lambda some: _time_out(overdue.filter(pk__in=some), using))
+    return left_alone.move(ids, lambda some: _time_out(overdue.filter(pk__in=some), using))
 
 
 def _time_out(overdue: JobQuerySet, using: str) -> int:
@@ -130,27 +130,30 @@ def _name_workers(jobs: Sequence[Job], using: str) -> None:
 def recover_lost(
     config: InstanceSettings,
     choose: Callable[[list[Worker]], list[Worker]] = list,
-    refused: RefusedRows | None = None,
+    left_alone: Isolation[int] | None = None,
 ) -> int:
     """Take over the jobs of workers whose heartbeat stopped; return how many.
 
     `choose` returns the live workers that the caller has seen to be silent; of these the database
-    declares lost those that are silent by its own clock too. `refused` are the jobs that are left
-    alone, known from the calls before.
+    declares lost those that are silent by its own clock too. `left_alone` are the jobs that the
+    calls before have left alone.
     """
     using, now = config.database, clock.now(config.database)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
     for worker in choose(list(live)):
         if worker.is_silent(now):
             _declare_lost(worker)
-    refused = refused or RefusedRows("recover_lost")
-    left = set(refused.ids)  # read once: a leave that ends meanwhile ends with the next call
+    left_alone = left_alone or Isolation("recover_lost")
+    left = set(left_alone.ids)  # read once: a leave that ends meanwhile ends with the next call
     dead = [rows.exclude(pk__in=left) for rows in _orphaned(config)]
-    return _take_over(config, dead, left, refused) if any(rows.exists() for rows in dead) else 0
+    return _take_over(config, dead, left, left_alone) if any(rows.exists() for rows in dead) else 0
 
 
 def _take_over(
-    config: InstanceSettings, dead: Sequence[JobQuerySet], left: set[int], refused: RefusedRows
+    config: InstanceSettings,
+    dead: Sequence[JobQuerySet],
+    left: set[int],
+    left_alone: Isolation[int],
 ) -> int:
     """Take over the next of the jobs, but for those left alone; suspects last.
 
@@ -162,11 +165,11 @@ def _take_over(
         job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:PAGE_SIZE]
     ]
     recover = partial(_recover, config, beside=_bystanders(others, suspects))
-    moved = refused.move(sorted(job.pk for job in others), recover)
+    moved = left_alone.move(sorted(job.pk for job in others), recover)
     if len(others) >= PAGE_SIZE:
         return moved
-    free = _without_others(config, suspects, refused.at_fault) - left
-    return moved + refused.move(sorted(free), recover)
+    free = _without_others(config, suspects, left_alone.at_fault) - left
+    return moved + left_alone.move(sorted(free), recover)
 
 
 _LOST = ("state", "phase", "prefetched", "has_pending_answer", "worker")
@@ -190,7 +193,7 @@ def _bystanders(jobs: Sequence[Job], suspects: Mapping[int, int]) -> set[int]:
 
 
 def _without_others(
-    config: InstanceSettings, suspects: Mapping[int, int], refused: Collection[int]
+    config: InstanceSettings, suspects: Mapping[int, int], at_fault: Collection[int]
 ) -> set[int]:
     """Return the suspects beside which no other job waits for its takeover.
 
@@ -200,7 +203,7 @@ def _without_others(
     if not suspects:
         return set()
     killed = set(suspects.values())
-    beside = [rows.exclude(pk__in={*suspects, *refused}) for rows in _orphaned(config)]
+    beside = [rows.exclude(pk__in={*suspects, *at_fault}) for rows in _orphaned(config)]
     owners = [rows.filter(worker__in=killed).values_list("worker", flat=True) for rows in beside]
     having = {pk for rows in owners for pk in rows.distinct()}
     workers = Worker.objects.using(config.database).in_bulk(having)

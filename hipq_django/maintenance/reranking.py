@@ -16,8 +16,8 @@ from django.db.models import OuterRef, Subquery
 
 from hipq_django import transitions
 from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import HELD_RANK
 from hipq_django.models import Job, Queue
@@ -107,4 +107,4 @@ def _rank(page: Sequence[Job], queue: Queue) -> int:
         with transaction.atomic(using=queue.using):
             return transitions.rank([by_id[pk] for pk in ids], queue.ordering, queue.using)
 
-    return RefusedRows("continue_ranking").move(list(by_id), rank)
+    return Isolation("continue_ranking").move(list(by_id), rank)

@@ -13,12 +13,11 @@ from django.db.models.deletion import get_candidate_relations_to_delete
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import is_refusal
+from hipq_django.database.errors import SkippedRowError
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
-from hipq_django.engines.values import SkippedRowError
 from hipq_django.extensions import registered
 from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
@@ -108,18 +107,17 @@ def _delete(old: Any, field: str) -> int:
 
     Rows that the database refuses to delete are left, and named in the log.
     """
-    # For good: where very many are refused, the first must not come back before the end.
-    refused = RefusedRows("prune", f"{old.model._meta.model_name}_id", for_good=True)
-    deleted, values, rest = 0, [None], old
+    left_alone: Isolation[int] = Isolation("prune", f"{old.model._meta.model_name}_id")
+    deleted, seen, rest = 0, set[int](), old
+    values: list[Any] | None = [None]
     while values:
-        left = rest.exclude(pk__in=list(refused.ids))
-        try:
-            values = _delete_page(left, field)
-        except Exception as error:
-            if not is_refusal(error):
-                raise
+        seen |= left_alone.ids  # none of them comes back before the end
+        left = rest.exclude(pk__in=seen)
+        values = left_alone.together(partial(_delete_page, left, field))
+        if values is None:
             page = list(left.order_by(field).values_list("pk", flat=True)[:PAGE_SIZE])
-            deleted += refused.move(page, partial(_delete_some, left, field))
+            deleted += left_alone.move(page, partial(_delete_some, left, field))
+            values = [None]
             continue
         deleted += len(values)
         # Else each page would begin with the dead entries of all before it.

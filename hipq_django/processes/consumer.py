@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from django.db import OperationalError, connections
+from django.db import connections
 
 from hipq_django import events
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_locked_out, is_outage, said_of
+from hipq_django.database.errors import in_one_line, is_outage, said_of
+from hipq_django.database.isolation import LEAST_PAUSE, Isolation
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
 from hipq_django.processes.connections import renew_broken
@@ -84,35 +84,38 @@ class ConsumerProcess(RegisteredProcess):
     def _store(self) -> bool:
         """Store the messages in flight; return False if a stop came first.
 
-        All at once; if that fails one by one, until each is stored: one that the database refuses,
-        or that waits for a lock, must not stop the others.
+        All at once; a message that cannot be stored stops no other.
         """
-        if self._guarded(lambda: self._intake.take_all(self.in_flight)):
-            return True
-        first, began = None, 0.0
-        while self.in_flight:
-            if first is not self.in_flight[0]:
-                first, began = self.in_flight[0], steady()
-            is_stored = self._guarded(partial(self._store_first, steady() - began), first)
-            if self._stops and not is_stored:
-                events.warning(
-                    "messages_given_up",
-                    "stopped while the database was away; the broker delivers them again",
-                    source=self.settings.name,
-                    messages=len(self.in_flight),
-                )
+        received, source = self.in_flight, self.settings.name
+        left = dict(enumerate(received))
+        left_alone = Isolation[int](
+            "consume", lambda n: {"message_id": received[n].message_id, "source": source}
+        )
+        while left:
+            free = [n for n in left if n not in left_alone.ids]
+            self._guarded(partial(self._store_some, left, free, left_alone))
+            if left and self._stops:
+                sentence = "stopped before they could be stored; the broker delivers them again"
+                events.warning("messages_given_up", sentence, source=source, messages=len(left))
                 return False
+            if left:
+                self._sleep(LEAST_PAUSE)
         return True
 
-    def _store_first(self, waited: float) -> None:
-        """Store the first message, or put it last if it waits for a lock."""
-        try:
-            self._intake.take_one(self.in_flight[0], waited)
-        except OperationalError as error:
-            if is_locked_out(error):
-                self.in_flight.append(self.in_flight.pop(0))
-            raise
-        del self.in_flight[0]
+    def _store_some(
+        self, left: dict[int, Received], free: Sequence[int], left_alone: Isolation[int]
+    ) -> None:
+        """Store messages, and take out of what is `left` those that are committed."""
+
+        def store(some: Sequence[int]) -> int:
+            self._intake.take_all([left[n] for n in some])
+            return len([left.pop(n) for n in some])
+
+        def keep(n: int, error: Exception) -> None:
+            self._intake.keep_refused(left[n], error)
+            del left[n]
+
+        left_alone.move(free, store, keep)
 
     def _look_at_database(self) -> None:
         """Note whether the database is away; without messages only the heartbeat queries it.
@@ -124,11 +127,8 @@ class ConsumerProcess(RegisteredProcess):
         else:
             self._outage.begin()
 
-    def _guarded(self, store: Callable[[], None], alone: Received | None = None) -> bool:
-        """Run a step with the database; return whether it succeeded.
-
-        After a failure of one message that is tried alone, wait.
-        """
+    def _guarded(self, store: Callable[[], None]) -> None:
+        """Run a step with the database; wait after a failure."""
         self._began_pass = steady()
         try:
             renew_broken(self.using)
@@ -138,24 +138,18 @@ class ConsumerProcess(RegisteredProcess):
             if is_outage(error):
                 self._outage.begin()
             connections[self.using].close()
-            seconds = self._back_off.next_seconds() if alone else 0.0
-            self._note_failure(error, alone, seconds)
+            seconds = self._back_off.next_seconds()
+            events.warning(
+                "back_off",
+                f"database: {said_of(error)}",
+                source=self.settings.name,
+                messages=len(self.in_flight),
+                seconds=round(seconds, 2),
+            )
             self._sleep(seconds)
-            return False
-        self._back_off.reset()
-        self._outage.end()
-        return True
-
-    def _note_failure(self, error: Exception, alone: Received | None, seconds: float) -> None:
-        named: dict[str, Any] = {"message_id": alone.message_id} if alone else {}
-        events.warning(
-            "back_off",
-            f"database: {said_of(error)}",
-            source=self.settings.name,
-            messages=len(self.in_flight),
-            **named,
-            seconds=round(seconds, 2),
-        )
+        else:
+            self._back_off.reset()
+            self._outage.end()
 
     def _sleep(self, seconds: float) -> None:
         if not self._stops:

@@ -13,7 +13,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
-from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.isolation import Isolation
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
@@ -163,8 +163,8 @@ class Witness:
         self._unbroken_since = 0.0
         self._suspects = False
         self._has_overdue = False
-        self.not_recovered = RefusedRows("recover_lost")
-        self.not_timed_out = RefusedRows("time_out_overdue")
+        self.not_recovered = Isolation[int]("recover_lost")
+        self.not_timed_out = Isolation[int]("time_out_overdue")
 
     @property
     def waits(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hipq_django.database import clock
-from hipq_django.database.refused_rows import RefusedRowsError
+from hipq_django.database.isolation import RowsLeftAloneError
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.job_types.registry import has_sensitive
 
@@ -45,7 +45,7 @@ class Troubles:
             self.note(name, self._reason(error))
 
     def _reason(self, error: Exception) -> str:
-        if isinstance(error, RefusedRowsError):
+        if isinstance(error, RowsLeftAloneError):
             return f"{error}, see the worker's log"
         if has_sensitive(self._instance):
             return f"{type(error).__name__}, see the worker's log"

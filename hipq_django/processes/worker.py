@@ -14,9 +14,8 @@ from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_outage, said_of
+from hipq_django.database.errors import DeclaredLostError, in_one_line, is_outage, said_of
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.engines.values import DeclaredLostError
 from hipq_django.extensions import tell_of_start
 from hipq_django.maintenance.duties import (
     OFTEN_SECONDS,
@@ -239,19 +238,19 @@ class WorkerProcess(RegisteredProcess):
             self._duty_of_overdue_jobs(often),
             Duty("look_at_threads", often, self._held.look),
             Duty("decide_without_thread", often, scheduler.decide_without_thread),
-            Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
-            Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
             Duty("declare_schedules", beat, self.declaring.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self.declaring.retire),
             Duty("sweep_companions", often, lambda: companions.sweep(self.config)),
             *duties_of_instance(self.config, self.worker),
+            Duty("recover_lost", look, witness.recover_lost, left_alone=witness.not_recovered),
+            Duty("release_unconfirmed", beat, release, left_alone=scheduler.not_released),
         ]
 
     def _duty_of_overdue_jobs(self, often: float) -> Duty:
         witness = self._witness
         return Duty(
-            "time_out_overdue", often, witness.time_out_overdue, refused=witness.not_timed_out
+            "time_out_overdue", often, witness.time_out_overdue, left_alone=witness.not_timed_out
         )
 
     def _wait(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -84,6 +84,8 @@ class Admission:
     """The methods of throttlers that count starts."""
     locks = True
     """Whether jobs are locked as they are read; otherwise only those that start are locked."""
+    passes_over = False
+    """Whether the queue has jobs that are left alone at present."""
     problem = ""
     """What keeps some of the queue's jobs, or all of them, from starting."""
 
@@ -149,7 +151,7 @@ class Admission:
         Claim none if something besides the limit may hold them back.
         """
         may_be_blocked = self.problem or self.throttlers or self.queue.throttler_problem != NONE
-        may_be_blocked = may_be_blocked or self.queue.id in self.context.locked_out
+        may_be_blocked = may_be_blocked or self.queue.id in self.context.careful
         size, sent = self._page_size(), steady()
         if may_be_blocked or not (size and self.queue.is_limited):
             return Admitted([])
@@ -249,11 +251,11 @@ class Admission:
             if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
                 return
             has_moved = self.moved > before
-            if not (self._needs_lock or self.problem or has_moved):
+            if not (self._needs_lock or self.problem or self.passes_over or has_moved):
                 return
             after, resume = max(last, resume or FIRST_PLACE), None
             size = PAGE_SIZE if has_moved else size
-        if self.throttlers or self.problem:
+        if self.throttlers or self.problem or self.passes_over:
             self.resume_after = after or FIRST_PLACE
 
     def _first_page(self, size: int) -> list[Job]:
@@ -279,9 +281,9 @@ class Admission:
     def _admissible(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that windows and throttlers let start, one suspect among them."""
         self.looked_at += len(jobs)
-        if refused := self.context.refused(self.queue):
-            self._block(self._which_refused(refused))
-            jobs = [job for job in jobs if job.id not in refused]
+        if left := self.context.left_in(self.queue):
+            self.passes_over = True
+            jobs = [job for job in jobs if job.id not in left]
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
         jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
@@ -456,16 +458,12 @@ class Admission:
         if self.context.note_problem(self.queue, self.problem):
             events.error("queue_blocked", self.problem, queue=self.queue.name, traceback=traceback)
 
-    def _which_refused(self, refused: Mapping[int, str]) -> str:
-        """Return what is said of refused jobs; workers that know the same ones say the same."""
-        said = self.queue.throttler_problem
-        return said if said in refused.values() else refused[min(refused)]
-
     def _note_problem(self) -> None:
         """Write what blocks the queue, or that nothing does any more."""
-        refused = self.context.refused(self.queue)
-        if refused and not self.problem:
-            self._block(self._which_refused(refused))
+        refused = self.context.not_let_start(self.queue)
+        if refused and not self.problem:  # workers that know the same ones say the same
+            said = self.queue.throttler_problem
+            self._block(said if said in refused.values() else refused[min(refused)])
         problem = self.problem or NONE
         self.context.note_problem(self.queue, problem)
         if self.queue.throttler_problem != problem:

@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import islice, takewhile
 from math import inf
 
-from django.db import Error
+from django.db import DatabaseError
 from django.db.models import Exists, OuterRef
 
 from hipq_django import events, extensions, transitions
@@ -21,16 +22,15 @@ from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_cancelled, is_locked_out, is_refusal
+from hipq_django.database.errors import LockedRowError
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.waits import LastingLocks
-from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
+from hipq_django.engines.values import ClaimRequest, QueueWork, ScanBounds
 from hipq_django.job_types.registry import has_sensitive
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
@@ -104,9 +104,9 @@ class BatchScheduler(SchedulerContext):
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
         self.contended_seconds = 0.0
-        """For how long the row of such a queue has been locked, whenever this worker tried."""
-        self.locked_queues = LastingLocks(self.config.silence_seconds)
-        self.not_released = RefusedRows("release_unconfirmed")
+        """For how long such a queue has been left alone, whenever this worker tried."""
+        self.queues: Isolation[int] = Isolation("claim", "queue_id")
+        """The queues that cannot decide at present, for a lock say."""
         self.doing: tuple[str, Sequence[Queue]] = ("nothing", ())
         """What a pass is at, and in which queues: named in the log if it takes long."""
 
@@ -203,19 +203,14 @@ class BatchScheduler(SchedulerContext):
         if len(done) < before:
             rest = [result for result in lease.results if not is_plain_success(result)]
             persist_leased(lease, rest, self.worker)
-        if lease.has_slow or lease.most < FLUSH_RESULTS:  # as hardly ever
-            done = [result for result in done if not lease.is_slow(result)][: lease.most]
-        try:
-            self.start_jobs(self._admit(queue, lease, done).claims)
-            # What was left, for example because its row is locked.
-            persist_leased(lease, lease.results, self.worker)
-        except Exception as error:
-            if not (_fails_alone(error) or is_cancelled(error)):
-                raise
-            return False  # one of the results cannot be stored: left to `persist_batch`
-        finally:
-            self.moved += before - len(lease.results)
-        return True
+        if not lease.isolation.is_calm:  # as hardly ever: `persist_batch` finds the one at fault
+            done = []
+        admitted = self.queues.together(lambda: self._admit(queue, lease, done))
+        self.start_jobs(admitted.claims if admitted else [])
+        # What was left, for example because its row is locked.
+        persist_leased(lease, lease.results, self.worker)
+        self.moved += before - len(lease.results)
+        return admitted is not None
 
     def persist_batch(self, *, hold_back: bool = False, seconds: float = inf) -> list[Result]:
         """Write the results of the batch; return all that left it, including late ones.
@@ -230,7 +225,7 @@ class BatchScheduler(SchedulerContext):
             lease = self.batch.lease(more_come=more_come)
             is_last = len(lease.results) < FLUSH_RESULTS
             written += self.persist_leased(lease, until)
-            if is_last or steady() >= until:
+            if is_last or steady() >= until or not self.batch.isolation.is_calm:
                 break
         self.moved += len(written)
         return written
@@ -277,15 +272,13 @@ class BatchScheduler(SchedulerContext):
         found = self.engine.probe_queues(self.worker, now, bounds)
         for work in found:
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
-        if self.locked_queues:
-            self.locked_queues.keep({work.queue.id for work in found if has_startable(work)})
         due, self.known_plain = self.rotation.after_probe(found), None
         self.probed_nothing = not due
         self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
         return due
 
     def _bounds(self, queue: Queue, now: datetime, *, full_scan: bool) -> ScanBounds:
-        may_be_passed_over = self.types.unknown or self.has_suspect or self.refused(queue)
+        may_be_passed_over = self.types.unknown or self.has_suspect or self.left_in(queue)
         is_strict = not (may_be_passed_over or _throttlers_of(queue))
         low = -MAX_RANK if full_scan else queue.low_water_mark
         return ScanBounds(queue.high_water_mark(now), is_strict, low)
@@ -322,7 +315,7 @@ class BatchScheduler(SchedulerContext):
         """Whether the queue has only jobs to be started, and nothing that holds them back."""
         queue = work.queue
         held_back = _throttlers_of(queue) or queue.is_limited or queue.throttler_problem != NONE
-        held_back = held_back or queue.id in self.locked_out
+        held_back = held_back or queue.id in self.careful
         held_back = held_back or not queue.is_ranked
         other = work.has_response or work.has_error or work.needs_check
         return has_startable(work) and not (other or held_back)
@@ -333,19 +326,15 @@ class BatchScheduler(SchedulerContext):
         """Claim from plain queues; return the claims, and the queues whose turn is next.
 
         Queues that yielded nothing are checked job by job next: they have a job that is not
-        claimable in SQL, or another worker was quicker. So are all, if the database refuses the
-        claim: then only the queue at fault is skipped. This does not apply to queues that had
-        nothing at the last probe: they are included so that new jobs need not wait for the next
-        one.
+        claimable in SQL, or another worker was quicker. So are all, if the claim fails: then only
+        the queue at fault is passed over. This does not apply to queues that had nothing at the
+        last probe: they are included so that new jobs need not wait for the next one.
         """
         self.types.read()
         limit = min(places, PAGE_SIZE)
         queues = self.rotation.in_turn([*plain, *self._other_plain(plain)])
-        try:
-            claims = self._claim_together(queues, limit)
-        except Error as error:
-            if not _fails_alone(error):
-                raise
+        claims = self.queues.together(lambda: self._claim_together(queues, limit))
+        if claims is None:
             return [], [*_to_check(plain), *behind]
         self.rotation.left_more = len(claims) == PAGE_SIZE
         if self.rotation.left_more:
@@ -363,10 +352,8 @@ class BatchScheduler(SchedulerContext):
         wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
         now, sent = clock.now(self.using), steady()
         jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
-        if self.locked_queues:
-            gave = {job.queue_id for job in jobs}
-            for queue in [work.queue for work in queues if work.queue.id in gave]:
-                self._note_lock(queue, is_locked=False)
+        if not self.queues.is_calm:
+            self.queues.forget({job.queue_id for job in jobs})
         return handler_claims(self, jobs, sent)
 
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
@@ -390,7 +377,7 @@ class BatchScheduler(SchedulerContext):
         """Claim from one queue; an error there stops no other queue."""
         self.types.read()
         self.rotation.served(work.queue)
-        with self._failing_alone(work.queue):
+        with self._apart(work.queue):
             if work.has_error:
                 yield self._claim_errors(work.queue)
             if work.has_response:
@@ -410,8 +397,11 @@ class BatchScheduler(SchedulerContext):
         admission = Admission(self, queue, lease=lease, done=done, resume_after=resume_after)
         admitted = admission.claim()
         self.moved += admitted.moved
-        if admitted.is_contended or self.locked_queues:
-            self._note_lock(queue, is_locked=admitted.is_contended)
+        if admitted.is_contended:
+            self.queues.leave(queue.id, LockedRowError())
+            self._note_passed_over(queue)
+        else:
+            self.queues.forget([queue.id])
         if admitted.is_full is not None:
             (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.id)
         if admitted.resume_after:
@@ -420,34 +410,24 @@ class BatchScheduler(SchedulerContext):
             self.rotation.put_first(queue.name)
         return admitted
 
-    def _note_lock(self, queue: Queue, *, is_locked: bool) -> None:
-        """Note whether others have locked what a queue needs; name the queue if that lasts."""
-        now, locks = steady(), self.locked_queues
-        if is_locked:
-            self.contended = True
-            seconds = locks.wait(queue.id, now)
-            self.contended_seconds = max(self.contended_seconds, seconds)
-            if locks.is_to_be_named(queue.id, now):
-                sentence = "others keep its row or a table locked; none of its jobs can be claimed"
-                events.warning("queue_locked", sentence, queue=queue.name, seconds=round(seconds))
-        elif seconds := locks.end(queue.id, now):
-            events.warning("queue_unlocked", queue=queue.name, seconds=round(seconds))
-
     @contextmanager
-    def _failing_alone(self, queue: Queue) -> Iterator[None]:
-        """Pass over a queue that raises or is locked; what concerns all is raised further."""
-        try:
-            yield
-        except Exception as error:
-            if not _fails_alone(error):
-                raise
-            if is_locked_out(error):
-                self.locked_out.suspect(queue.id, steady())
-                self._note_lock(queue, is_locked=True)
-            else:
-                self._hold(queue, error)
+    def _apart(self, queue: Queue) -> Iterator[None]:
+        """Pass over a queue in which something fails. Its jobs are claimed with care next.
 
-    def _hold(self, queue: Queue, error: Exception) -> None:
+        If it still fails, the queue itself is at fault, and shows that.
+        """
+        is_queue = queue.id in self.careful
+        with self.queues.apart(queue.id, partial(self._hold, queue) if is_queue else None):
+            yield
+            return
+        self.be_careful_with(queue)
+        self._note_passed_over(queue)
+
+    def _note_passed_over(self, queue: Queue) -> None:
+        self.contended = True
+        self.contended_seconds = max(self.contended_seconds, self.queues.failing_for(queue.id))
+
+    def _hold(self, queue: Queue, _: int, error: Exception) -> None:
         is_hidden = has_sensitive(queue.instance)  # nobody knows which job it is about
         said = f"exception {type(error).__name__}" if is_hidden else error_of(error)
         problem = storable_text(said.partition("\n")[0])  # the rest may quote a row
@@ -457,7 +437,7 @@ class BatchScheduler(SchedulerContext):
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
         if row is not None and self.note_problem(row, problem):
-            raised = None if is_hidden or isinstance(error, Error) else error
+            raised = None if is_hidden or isinstance(error, DatabaseError) else error
             events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 
     # 4 and 5
@@ -507,7 +487,7 @@ class BatchScheduler(SchedulerContext):
         found = set(errors.values_list("queue", flat=True)[:PAGE_SIZE])
         claims: list[Claim] = []
         for queue in [row for pk, row in self.rotation.queues.items() if pk in found]:
-            with self._failing_alone(queue):
+            with self._apart(queue):
                 claims += self._claim_errors(queue, types)
         self.batch.add(claims)
         for claim in claims:
@@ -588,14 +568,8 @@ class BatchScheduler(SchedulerContext):
     def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:
         """Lock and return up to `limit` rows that this process has code for."""
         types = self.types
-        known = rows.exclude(job_type__in=types.unknown).exclude(pk__in=list(self.refused(queue)))
+        known = rows.exclude(job_type__in=types.unknown).exclude(pk__in=self.left_in(queue))
         return types.runnable(queue, locked(known, skip_locked=True)[:limit])
-
-
-def _fails_alone(error: Exception) -> bool:
-    """Return whether one row or queue is at fault, and not the database or this worker."""
-    concerns_all = isinstance(error, DeclaredLostError)
-    return not concerns_all and (is_refusal(error) or is_locked_out(error))
 
 
 def _to_check(plain: Iterable[QueueWork]) -> list[QueueWork]:

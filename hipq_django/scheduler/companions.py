@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.database.isolation import Isolation
 from hipq_django.domain.states import Phase
 from hipq_django.domain.waits import pause_after
 from hipq_django.extensions import companions
@@ -23,9 +23,8 @@ from hipq_django.transitions.values import Claim, Persisted, Result, tell_of_wri
 PART = 250
 """How many claims are prepared before their threads may start."""
 
-FIRST_PAUSE = 0.25
-LAST_PAUSE = 4.0
-"""How many seconds a companion that raises is left out, after the first time and at most."""
+LONGEST_PAUSE = 4.0
+"""How long a step of a companion that raises is left out."""
 
 STIR_SHARE = 0.02
 """The share of a busy worker's time for asking companions what is due, while nothing is. W18."""
@@ -56,6 +55,9 @@ class Companion(Protocol):
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
     ) -> Persisted:
         """Write results by `persist`, and what belongs to them in the same transaction."""
+
+    def instead_of(self, result: Result, error: Exception) -> Result:
+        """Return what is written of a result that cannot be written as it is."""
 
     def stir(self, config: InstanceSettings) -> int:
         """Enqueue jobs that have become due. Return how many rows it moved.
@@ -149,39 +151,24 @@ def sweep(config: InstanceSettings) -> int:
     return sum([_alone(kind, each.sweep, config) for kind, each in companions().items()])
 
 
-class _Trouble(NamedTuple):
-    """How often a step of a companion has failed in a row, and until when it is left out."""
-
-    failures: int
-    until: float
-
-
-_troubles: dict[tuple[str, str], _Trouble] = {}
-"""By the kind of the job types, and the step."""
+_left_alone: Isolation[tuple[str, str]] = Isolation(
+    "companion", lambda key: {"kind": key[0], "step": key[1]}, fault_pause=LONGEST_PAUSE
+)
+"""The steps that fail at present: by the kind of the job types, and the step."""
 
 
 def _alone(kind: str, step: Callable[[InstanceSettings], int], config: InstanceSettings) -> int:
-    """Do a step of a companion; one that raises is left out for a while, and stops nothing else.
-
-    An outage is raised further.
-    """
+    """Do a step of a companion; one that raises is left alone for a while, and stops nothing."""
     key = (kind, step.__name__)
-    trouble = _troubles.get(key, _NO_TROUBLE)
-    if steady() < trouble.until:
+    if key in _left_alone.ids:
         return 0
-    try:
+    moved = 0
+    with _left_alone.apart(key):
         moved = step(config)
-    except Exception as error:
-        if is_outage(error):
-            raise
-        _note_trouble(key, trouble.failures, error)
-        return 0
-    if _troubles.pop(key, None):
-        _tell(_name(key), None)
+        _left_alone.forget([key])
+    _tell(f"{step.__name__} of {kind}", _left_alone.error)
     return moved
 
-
-_NO_TROUBLE = _Trouble(0, 0.0)
 
 Tell = Callable[[str, Exception | None], None]
 
@@ -196,22 +183,6 @@ def report_to(tell: Tell) -> None:
     """Let `tell(name, error)` be called when a step of a companion has failed, or has not again."""
     global _tell  # noqa: PLW0603 - a process has one worker
     _tell = tell
-
-
-def _name(key: tuple[str, str]) -> str:
-    kind, step = key
-    return f"{step} of {kind}"
-
-
-def _note_trouble(key: tuple[str, str], failures: int, error: Exception) -> None:
-    seconds = min(FIRST_PAUSE * 2**failures, LAST_PAUSE)
-    _troubles[key] = _Trouble(failures + 1, steady() + seconds)
-    _tell(_name(key), error)
-    log = events.warning if is_locked_out(error) else events.error
-    log(
-        "companion_failed", "tried again later; other jobs go on", kind=key[0], step=key[1],
-        seconds=seconds, exception=error,
-    )  # fmt: skip
 
 
 def persist(
@@ -233,3 +204,10 @@ def persist(
             raise
     _stirs.written += 1
     return persisted
+
+
+def instead_of(result: Result, error: Exception) -> Result | None:
+    """Return what the companion of a result writes instead; None if it has none."""
+    if result.claim.extra is None:
+        return None
+    return companions()[result.claim.snapshot.job_type.kind].instead_of(result, error)

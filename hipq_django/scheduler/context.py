@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from math import inf
 from typing import NamedTuple, Protocol, TypeVar
@@ -15,35 +15,22 @@ from hipq_django import events, transitions
 from hipq_django.answers.aggregation import response_of
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_locked_out, is_refusal
-from hipq_django.database.refused_rows import RefusedRows, halves
+from hipq_django.database.isolation import Isolation
 from hipq_django.domain.reasons import not_let_start
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.waits import LastingLocks, pause_after
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
-from hipq_django.engines.values import DeclaredLostError
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.scheduler.polling import (
-    HeldBackScans,
-    LockedOutJobs,
-    RefusedStarts,
-    StartDelay,
-)
+from hipq_django.scheduler.polling import HeldBackScans, StartDelay
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, snapshot
 
 PAGE_SIZE = 500
 """How many jobs one statement claims, or reads to be looked at."""
-
-MAX_REFUSED = 20
-"""How many jobs that the database refuses are found in one pass: each costs some statements."""
-
-MAX_WAITS = 2
-"""How often a claim in parts waits in vain for a lock of others."""
 
 STALE_SECONDS = RESERVATION_SECONDS / 2
 """How long ago a claim may have been sent without another look at whether it holds."""
@@ -162,16 +149,28 @@ class SchedulerContext:
         """The suspects that were claimed: their attempts, by their ids."""
         self.held_back_scans = HeldBackScans()
         self.start_delay = StartDelay()
-        self._refused = RefusedStarts()
-        self.not_marked = RefusedRows("mark_started")
-        self.locked_out = LockedOutJobs()
-        self._lasting = LastingLocks(worker.silence.total_seconds())
+        self.careful: dict[int, Isolation[int]] = {}
+        """The queues, by their ids, of whose jobs one may not be claimable; and these jobs."""
+        self._reasons: dict[int, str] = {}
+        """Why jobs are not let start, by their ids."""
+        self.not_marked = Isolation[int]("mark_started")
+        self.not_released = Isolation[int]("release_unconfirmed")
         self._problems: dict[int, str] = {}
         """What blocks queues, as far as this worker knows; by their ids."""
 
-    def refused(self, queue: Queue) -> Mapping[int, str]:
-        """Return the jobs of a queue that the database does not let start, each with the reason."""
-        return self._refused.of(queue.id, steady())
+    def be_careful_with(self, queue: Queue) -> None:
+        """Claim the jobs of a queue in parts from now on, and leave those alone that fail."""
+        self.careful.setdefault(queue.id, Isolation("claim"))
+
+    def left_in(self, queue: Queue) -> set[int]:
+        """Return the ids of a queue's jobs that are left alone at present."""
+        left = self.careful.get(queue.id)
+        return left.ids if left else set()
+
+    def not_let_start(self, queue: Queue) -> dict[int, str]:
+        """Return those of them that the database does not let start, each with the reason."""
+        left = self.careful.get(queue.id)
+        return {pk: self._reasons[pk] for pk in left.at_fault} if left else {}
 
     def note_problem(self, queue: Queue, problem: str) -> bool:
         """Note what blocks a queue here, or `NONE`; return whether that is to be logged.
@@ -193,76 +192,30 @@ class SchedulerContext:
     ) -> list[Written]:
         """Claim locked jobs by `write(jobs, room)`; return what that has returned.
 
-        Something that blocks the queue may be a claim that the database has refused, or that waits
-        for a lock of others. Then those jobs are looked for; refused ones are left alone for a
-        while.
+        With care that is done with copies in savepoints: a claim that fails leaves no trace in the
+        jobs that are tried again.
         """
-        if not jobs:
-            return []
-        if queue.throttler_problem == NONE and queue.id not in self.locked_out:
-            return list(write(jobs, room))
-        return self._claim_in_parts(queue, jobs, room, write)
+        left = self.careful.get(queue.id)
+        if left is None or not jobs:
+            return list(write(jobs, room)) if jobs else []
+        by_id, written = {job.id: job for job in jobs}, list[Written]()
 
-    def _claim_in_parts(
-        self,
-        queue: Queue,
-        jobs: Sequence[Job],
-        room: int,
-        write: Callable[[Sequence[Job], int], Iterable[Written]],
-    ) -> list[Written]:
-        """Do it with copies: what has failed leaves no trace in those that are tried again."""
-        written: list[Written] = []
-        waiting, refusals, waits = set[int](), 0, 0
-        parts = self.locked_out.parts(queue.id, jobs, steady())
-        while parts and refusals < MAX_REFUSED and waits < MAX_WAITS:
-            part = parts.pop(0)
-            ids = {job.id for job in part}
-            try:
-                with transaction.atomic(using=self.using):
-                    new = list(write([*map(copy, part)], max(room - len(written), 0)))
-            except Exception as error:
-                is_wait = self._note_failed(queue, part, error)
-                waits, waiting = waits + is_wait, waiting | ids if is_wait else waiting
-                refusals += not is_wait and len(part) == 1
-                parts = halves(part) + parts
-            else:
-                written += new
-                waiting -= ids
-                self._note_claimed(part)
-        self.locked_out.note(queue.id, waiting, steady())
+        def write_some(ids: Sequence[int]) -> int:
+            copies = [copy(by_id[pk]) for pk in ids]
+            with transaction.atomic(using=self.using):
+                new = list(write(copies, max(room - len(written), 0)))
+            written.extend(new)
+            return len(new)
+
+        left.move(list(by_id), write_some)
+        for pk, error in left.at_fault.items():
+            if pk in by_id:
+                reason = by_id[pk].redactor.mask_text(error_of(error)).partition("\n")[0]
+                self._reasons[pk] = not_let_start(pk, reason)
+        if left.is_calm:
+            del self.careful[queue.id]
+            self._reasons.clear()
         return written
-
-    def _note_failed(self, queue: Queue, part: Sequence[Job], error: Exception) -> bool:
-        """Note why a part was not claimed; return whether it waited for a lock of others.
-
-        What concerns all is raised.
-        """
-        if is_locked_out(error):
-            self._note_waiting(part)
-            return True
-        if isinstance(error, DeclaredLostError) or not is_refusal(error):
-            raise error
-        if len(part) == 1:
-            self._note_refused(queue, part[0], error)
-        return False
-
-    def _note_waiting(self, part: Sequence[Job]) -> None:
-        """Name a job whose claim waits for a lock, if that lasts."""
-        job, now = part[0], steady()
-        if len(part) == 1:
-            seconds = self._lasting.wait(job.id, now)
-            if self._lasting.is_to_be_named(job.id, now):
-                sentence = "another transaction has locked what its start needs; the others go on"
-                events.warning("job_locked", sentence, row=job, seconds=round(seconds))
-
-    def _note_claimed(self, part: Sequence[Job]) -> None:
-        for job in part if self._lasting else ():
-            if seconds := self._lasting.end(job.id, steady()):
-                events.warning("job_unlocked", row=job, seconds=round(seconds))
-
-    def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
-        reason = job.redactor.mask_text(error_of(error)).partition("\n")[0]
-        self._refused.note(queue.id, job.id, not_let_start(job.id, reason), steady())
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
         """Note suspects that are claimed now."""

@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Self
 
-from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import CANCELLED_SECONDS
-from hipq_django.domain.waits import LastingLocks
-from hipq_django.transitions.values import Claim, Result, refusal
+from hipq_django.database.isolation import Isolation
+from hipq_django.transitions.values import Claim, Result
 
 FLUSH_RESULTS = 500
 """When this many results wait, they are written at once, whatever the scheduler is doing."""
@@ -32,14 +30,8 @@ SMALL_BYTES = 10_000
 HOLD_SECONDS = 0.05
 """How long a result may wait for others."""
 
-DEFER_SECONDS = 0.25
-"""How long a result that could not be written, for example for a lock, waits for the next try."""
-
-REFUSED_SECONDS = 5.0
-"""How long a result waits, at most, that the database refuses in whatever form."""
-
-PATIENCE_SECONDS = 30.0
-"""After this time a result that cannot be written is named in the log."""
+WRITER_SECONDS = 30.0
+"""After this time a writer that does not return holds no other results."""
 
 
 class Lease:
@@ -49,6 +41,11 @@ class Lease:
         self._batch = batch
         # By claim: a companion may have written another result than the one that it was given.
         self._left = {id(result.claim): result for result in results}
+
+    @property
+    def isolation(self) -> Isolation[Claim]:
+        """The claims whose results cannot be written at present."""
+        return self._batch.isolation
 
     def __enter__(self) -> Self:
         return self
@@ -73,63 +70,19 @@ class Lease:
             del self._left[key]
         self._batch.forget(claims)
 
-    def short_for(self, result: Result) -> float:
-        """Return since how many seconds the server has been short of what writing it needs."""
-        return self._batch.short_for(result)
-
-    def defer(self, results: Iterable[Result]) -> None:
-        """Keep results for later that cannot be written now, for example because of a lock."""
-        self._batch.defer([self._left.pop(id(result.claim)) for result in results])
-
-    def note_short(self, result: Result) -> None:
-        """Keep a result for later for which the server is short of memory, say."""
-        self._batch.note_short(result)
-        self.defer([result])
-
-    def refuse(self, result: Result, error: Exception) -> None:
-        """Keep a result for later that the database refuses, also as a failure."""
-        self._batch.refuse(self._left.pop(id(result.claim)), error)
-
-    # What the server cancels
-
-    @property
-    def most(self) -> int:
-        """How many results are written at once, at most."""
-        return self._batch.cancelled.most
-
-    @property
-    def has_slow(self) -> bool:
-        """Whether the server has cancelled writing one of the batch's results alone."""
-        return bool(self._batch.cancelled)
-
-    def is_slow(self, result: Result) -> bool:
-        """Return whether the server has cancelled writing this result alone."""
-        return self._batch.cancelled.seconds(result.claim) is not None
-
-    def note_written(self) -> None:
-        """Note that some were written at once."""
-        self._batch.cancelled.allow_more()
-
-    def note_cancelled(self, results: Sequence[Result]) -> None:
-        """Note that the server has cancelled writing these at once; they go back."""
-        self._batch.cancelled.allow_fewer(len(results))
-
-    def cancelled_for(self, result: Result) -> float:
-        """Return since how many seconds the server has cancelled writing this result alone."""
-        return self._batch.cancelled.seconds(result.claim) or 0.0
-
-    def put_off(self, result: Result, error: Exception, *, anew: bool = False) -> None:
-        """Keep a result for later that the server has cancelled alone; `anew` begins to count."""
-        self._batch.put_off(self._left.pop(id(result.claim)), error, anew=anew)
+    def defer(self) -> None:
+        """Keep the results for later whose claims the batch leaves alone at present."""
+        alone = self.isolation.ids
+        kept = [result for result in self._left.values() if result.claim in alone]
+        self._batch.defer([self._left.pop(id(result.claim)) for result in kept])
 
 
 class CurrentBatch:
     """The claims in flight, and who writes their results. Any thread may call any method."""
 
-    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, writer_seconds: float = WRITER_SECONDS) -> None:
         self._lock = threading.Lock()
-        self._stuck = StuckResults(patience_seconds)
-        self.cancelled = CancelledWrites()
+        self.isolation: Isolation[Claim] = Isolation("persist", lambda claim: claim.log_fields)
         self._claims: dict[int, Claim] = {}
         """By identity: an attempt may have two claims, for its handler and for its decision."""
         self._without_result: dict[int, Claim] = {}
@@ -140,12 +93,12 @@ class CurrentBatch:
 
         Without those that are kept for a later try: one locked row must not stop all others.
         """
-        self._deferred: list[tuple[float, Result]] = []
+        self._deferred: list[Result] = []
         self._first_result = 0.0
         self.is_left_to_writer = False
         """Whether a writer has been called for the results, or is writing them."""
         self._writer_is_closed = False
-        self._patience_seconds = patience_seconds
+        self._writer_seconds = writer_seconds
         self._given_to_writer = 0.0
 
     def __len__(self) -> int:
@@ -279,7 +232,7 @@ class CurrentBatch:
     def _is_writers(self) -> bool:
         """Not any more if the writer takes too long, for example because a receiver hangs in it."""
         is_left = self.is_left_to_writer and not self._writer_is_closed
-        return is_left and steady() < self._given_to_writer + self._patience_seconds
+        return is_left and steady() < self._given_to_writer + self._writer_seconds
 
     def _take(self, number: int) -> list[Result]:
         return [self._results.popleft() for _ in range(min(number, len(self._results)))]
@@ -287,81 +240,26 @@ class CurrentBatch:
     def _take_up_deferred(self) -> None:
         """Put the results that are to be tried again before the others."""
         if self._deferred:
-            now = steady()
-            due = [result for again, result in self._deferred if again <= now]
-            self._results.extendleft(due)
-            self._deferred = [(again, result) for again, result in self._deferred if again > now]
+            deferred, alone = self._deferred, self.isolation.ids
+            self._results.extendleft(r for r in deferred if r.claim not in alone)
+            self._deferred = [r for r in deferred if r.claim in alone]
 
     # What a lease does
 
     def forget(self, claims: Sequence[Claim]) -> None:
         """Forget claims whose results are committed, or whose jobs another worker owns."""
+        self.isolation.forget(claims)
         with self._lock:
             for key in map(id, claims):
                 self._claims.pop(key, None)
                 self._bytes.pop(key, None)
-            ended = self._stuck.end(claims)
-            self.cancelled.end(claims)
-        for claim, seconds in ended:
-            events.warning("job_unlocked", row=claim, seconds=round(seconds))
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for a later try."""
-        kept = list(results)
         with self._lock:
-            self._keep(kept, DEFER_SECONDS)
-            lasting = self._stuck.wait([result.claim for result in kept])
-        for claim, seconds in lasting:
-            events.warning(
-                "job_locked",
-                "another transaction has locked the row, or a table; the result is kept until that "
-                "transaction ends, and then written",
-                row=claim,
-                seconds=round(seconds),
-            )
-
-    def _keep(self, results: Iterable[Result], seconds: float) -> None:
-        again = steady() + seconds
-        for result in results:
-            self._deferred.append((again, result))
-            self._bytes.pop(id(result.claim), None)
-
-    def refuse(self, result: Result, error: Exception) -> None:
-        """Keep a result for a later try; it is tried ever more seldom."""
-        claim = result.claim
-        with self._lock:
-            is_new = self._stuck.refuse(claim)
-            pause = max(DEFER_SECONDS, self._stuck.seconds(claim))
-            self._keep([result], min(pause, REFUSED_SECONDS))
-        if is_new:
-            sentence = "the result is kept, and tried again later"
-            _, shown = refusal(result, error)
-            events.error("result_not_written", sentence, row=claim, exception=shown)
-
-    def put_off(self, result: Result, error: Exception, *, anew: bool) -> None:
-        """Keep a result for a later try that the server has cancelled alone; ever more seldom."""
-        claim = result.claim
-        with self._lock:
-            is_new = self.cancelled.seconds(claim) is None
-            pause = max(DEFER_SECONDS, self.cancelled.note(claim, anew=anew))
-            self._keep([result], min(pause, REFUSED_SECONDS))
-        if is_new:
-            sentence = (
-                f"the server cancels the statement that writes it; if it still does so in "
-                f"{CANCELLED_SECONDS:.0f} s, the attempt fails"
-            )
-            _, shown = refusal(result, error)
-            events.warning("result_cancelled", sentence, row=claim, exception=shown)
-
-    def note_short(self, result: Result) -> None:
-        """Note that the server is short of what writing a result needs."""
-        with self._lock:
-            self._stuck.note_short(result.claim)
-
-    def short_for(self, result: Result) -> float:
-        """Return since how many seconds that has been so; 0 if it is not."""
-        with self._lock:
-            return self._stuck.short_for(result.claim)
+            for result in results:
+                self._deferred.append(result)
+                self._bytes.pop(id(result.claim), None)
 
     def take_back(self, results: Iterable[Result]) -> None:
         """Keep unwritten results for the next try, before those that came since."""
@@ -380,102 +278,3 @@ class CurrentBatch:
             for claim in dropped:
                 self._without_result.pop(id(claim), None)
                 self._claims.pop(id(claim), None)
-
-
-class CancelledWrites:
-    """What the server has cancelled, by a `statement_timeout` for example.
-
-    Fewer results are written at once then, a little more with each success, and a result that was
-    cancelled alone is written alone. So a pass loses the time of one statement, and one result that
-    takes too long holds no other.
-    """
-
-    def __init__(self) -> None:
-        self.most = FLUSH_RESULTS
-        """How many results are written at once, at most."""
-        self._since: dict[int, float] = {}
-        """Since when each claim's result was cancelled alone, by the identity of the claim."""
-
-    def __len__(self) -> int:
-        return len(self._since)
-
-    def allow_fewer(self, cancelled: int) -> None:
-        """Note that writing so many at once was cancelled."""
-        self.most = max(1, cancelled // 2)
-
-    def allow_more(self) -> None:
-        """Note that some were written."""
-        if self.most < FLUSH_RESULTS:  # as hardly ever
-            self.most = min(FLUSH_RESULTS, self.most + 1 + self.most // 8)
-
-    def note(self, claim: Claim, *, anew: bool = False) -> float:
-        """Note that the result of a claim was cancelled alone; return since how many seconds."""
-        now = steady()
-        if anew:
-            self._since[id(claim)] = now
-        return now - self._since.setdefault(id(claim), now)
-
-    def seconds(self, claim: Claim) -> float | None:
-        """Return since when that has been so; None if it was never cancelled alone."""
-        since = self._since.get(id(claim))
-        return None if since is None else steady() - since
-
-    def end(self, claims: Iterable[Claim]) -> None:
-        """Forget claims whose results are written."""
-        if self._since:  # as hardly ever
-            for claim in claims:
-                self._since.pop(id(claim), None)
-
-
-class StuckResults:
-    """Knows which results cannot be written because their rows stay locked, or are refused.
-
-    Each job is to be named once when a lock lasts, and once when it is over; short locks are not.
-    """
-
-    def __init__(self, patience_seconds: float) -> None:
-        self._locks = LastingLocks(patience_seconds)
-        self._refused: set[int] = set()
-        self._short: dict[int, float] = {}
-
-    def wait(self, claims: Sequence[Claim]) -> list[tuple[Claim, float]]:
-        """Note that results could not be written; return the claims to be named, since when."""
-        now = steady()
-        waited = [(claim, self._locks.wait(claim.id, now)) for claim in claims]
-        return [known for known in waited if self._locks.is_to_be_named(known[0].id, now)]
-
-    def refuse(self, claim: Claim) -> bool:
-        """Note that the database refuses the result of a claim, in whatever form.
-
-        Return whether that is new.
-        """
-        self._locks.wait(claim.id, steady())
-        is_new = claim.id not in self._refused
-        self._refused.add(claim.id)
-        return is_new
-
-    def note_short(self, claim: Claim) -> None:
-        """Note that the server is short of what writing the result of a claim needs."""
-        self._short.setdefault(claim.id, steady())
-
-    def short_for(self, claim: Claim) -> float:
-        """Return since how many seconds that has been so; 0 if it is not. Locks do not count."""
-        now = steady()
-        return now - self._short.get(claim.id, now)
-
-    def seconds(self, claim: Claim) -> float:
-        """Return how long ago the result of a claim could not be written for the first time."""
-        return self._locks.seconds(claim.id, steady())
-
-    def end(self, claims: Sequence[Claim]) -> list[tuple[Claim, float]]:
-        """Note that they were written, or are not this worker's to write any more.
-
-        Return those that were named, and for how long they waited.
-        """
-        if not self._locks:  # as nearly always
-            return []
-        self._refused.difference_update(claim.id for claim in claims)
-        for claim in claims if self._short else ():
-            self._short.pop(claim.id, None)
-        waited = [(claim, self._locks.end(claim.id, steady())) for claim in claims]
-        return [known for known in waited if known[1]]

@@ -1,4 +1,4 @@
-"""Which queues are served next, and when: probes, rotation, what is held back or refused. Pure.
+"""Which queues are served next, and when: probes, rotation, what is held back. Pure.
 
 Moments are those of a clock that never goes back, in seconds.
 """
@@ -6,13 +6,12 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from hipq_django.database.refused_rows import halves
 from hipq_django.domain.throttling import MAX_DELAY_SECONDS
-from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
-from hipq_django.models import Job, Queue
+from hipq_django.models import Queue
 
 PROBE_SECONDS = 0.02
 """How long a queue that is served again and again may keep the others waiting."""
@@ -134,65 +133,6 @@ class QueueRotation:
     def keep_rest(self, queues: Sequence[QueueWork]) -> None:
         """Keep the queues whose turn did not come, because there were no slots."""
         self._left = list(queues)
-
-
-# Jobs that the database does not let start
-
-
-class RefusedStarts:
-    """Which jobs a worker leaves alone, and why; by the ids of their queues and their own."""
-
-    def __init__(self) -> None:
-        self._of_queue: dict[int, tuple[float, dict[int, str]]] = {}
-
-    def of(self, queue: int, now: float) -> Mapping[int, str]:
-        """Return the jobs of a queue that are left alone, each with the reason."""
-        until, jobs = self._of_queue.get(queue, (now, {}))
-        if now < until:
-            return jobs
-        self._of_queue.pop(queue, None)
-        return {}
-
-    def note(self, queue: int, job: int, reason: str, now: float) -> None:
-        """Note that the database has just refused to let a job start."""
-        self.of(queue, now)
-        self._of_queue.setdefault(queue, (now + REFUSED_SECONDS, {}))[1][job] = reason
-
-
-class LockedOutJobs:
-    """Which jobs of a queue may be those whose claim waits in vain for a lock of others.
-
-    Each wait takes its time, so that they are looked for over several claims: those that waited are
-    claimed apart from the others, in halves.
-    """
-
-    def __init__(self) -> None:
-        self._of_queue: dict[int, tuple[float, frozenset[int]]] = {}
-
-    def __contains__(self, queue: int) -> bool:
-        return queue in self._of_queue
-
-    def parts(self, queue: int, jobs: Sequence[Job], now: float) -> list[list[Job]]:
-        """Return jobs in the parts that are to be claimed; a single one that waits, now and then.
-
-        If that is left out, it counts as waiting until it is tried again.
-        """
-        again, waiting = self._of_queue.get(queue, (now, frozenset()))
-        others = [job for job in jobs if job.id not in waiting]
-        suspects = [job for job in jobs if job.id in waiting]
-        if len(suspects) == 1 and now < again:
-            return [others] if others else []
-        self._of_queue.pop(queue, None)
-        return [part for part in (others, *(halves(suspects) or [suspects])) if part]
-
-    def suspect(self, queue: int, now: float) -> None:
-        """Note that one of its jobs may have waited, in a claim of several queues say."""
-        self._of_queue[queue] = now, frozenset()
-
-    def note(self, queue: int, waiting: Collection[int], now: float) -> None:
-        """Note the ids of jobs among which are those that have just waited."""
-        if waiting:
-            self._of_queue[queue] = now + LOCKED_SECONDS, frozenset(waiting)
 
 
 # Queues with throttlers

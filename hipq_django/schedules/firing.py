@@ -15,7 +15,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from django.db import Error, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from hipq_django import events
@@ -26,16 +26,16 @@ from hipq_django.api.keys import places_of
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
+from hipq_django.database.errors import in_one_line
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
-from hipq_django.database.refused_rows import MAX_WAITS, halves
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
-from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
@@ -69,37 +69,33 @@ class Firing:
         """When a schedule is due, by the same clock, if that is before the next look."""
         self.next_time: datetime | None = None
         """When the first one is due that is not fired, by the last look; None if nobody knows."""
-        self._left: dict[int, float] = {}
-        """Until when schedules are left alone that waited for a lock of others, by that clock."""
+        self._left_alone: Isolation[int] = Isolation("fire_schedules", "schedule_id")
 
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
         using, now = self._config.database, clock.now(self._config.database)
         began, next_time = time.monotonic(), self.next_time
-        self._left = {pk: until for pk, until in self._left.items() if began < until}
-        fired, locked_out = 0, list[int]()
+        fired = 0
         if next_time is None or next_time > now:
             next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:
-            fired, locked_out = fire_page(self._config, now, self._left)
+            fired = fire_page(self._config, now, self._left_alone)
             self.next_time = None
         left = inf
         if fired:
             left = 0.0  # the next call finds out when the next one is due
-        elif next_time is not None and not locked_out:  # else each look waits for that lock
+        elif next_time is not None and self._left_alone.is_calm:
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
         ended = time.monotonic()
         pause = pause_after(ended - began, LOOK_SHARE, least=LOOK_SECONDS, most=MAX_LOOK_SECONDS)
         self.due_at = ended + min(left, pause)
-        # So the next look finds those behind them, and later ones have fewer to look for.
-        self._left |= dict.fromkeys(locked_out, self.due_at + LOCKED_SECONDS)
         # For a mere look nobody needs to wake: it is done at the next pass.
         self.wake_at = self.due_at if left < pause else inf
         return fired
 
     def _next_time(self, now: datetime) -> datetime | None:
-        config, left = self._config, self._left or NOBODY
+        config, left = self._config, self._left_alone.ids or NOBODY
         return next(iter(_next_times(config.name, left, now - TRY_AGAIN, config.database)), None)
 
 
@@ -138,50 +134,36 @@ def _types_of(ids: Sequence[int], using: str) -> QuerySet[JobType]:
     return JobType.objects.using(using).filter(ids_in("pk", ids)).select_related("queue")
 
 
-def fire_page(
-    config: InstanceSettings, now: datetime, left: Collection[int]
-) -> tuple[int, list[int]]:
-    """Fire the first due schedules that nobody else is firing, but for those `left` alone.
+def fire_page(config: InstanceSettings, now: datetime, left_alone: Isolation[int]) -> int:
+    """Fire the first due schedules that nobody else is firing, and that are not left alone.
 
-    Return how many were, and the ids of those that were not because others have locked what they
-    need.
+    Return how many were: a schedule that cannot be fired stops no other.
     """
     using = config.database
     with worker_transaction(using):
-        due = _locked_due(config.name, left or NOBODY, now - TRY_AGAIN, now, using)
+        due = _locked_due(config.name, left_alone.ids or NOBODY, now - TRY_AGAIN, now, using)
         rows = sorted(due, key=lambda row: (row.next_time, row.pk))  # of two at once the older one
         types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
         for row in rows:
             row.job_type = types[row.job_type_id]
-        locked_out = _fire(rows, now, using)
-    return len(rows) - len(locked_out), locked_out
+        return _fire(rows, now, using, left_alone)
 
 
-def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
-    """Fire locked schedules together; where that fails each half by itself, down to the culprit.
+def _fire(rows: Sequence[Schedule], now: datetime, using: str, left_alone: Isolation[int]) -> int:
+    """Fire locked schedules; return how many were, or got a problem noted."""
+    by_id = {row.pk: row for row in rows}
+    noted: list[int] = []
 
-    Return the ids of those that are left as they are, because others have locked what they need,
-    such as a key: that is no fault of theirs, and a later look may find them free. A wait takes its
-    time: after some of them what waits is not looked at any closer.
-    """
-    locked_out: list[int] = []
-    parts, waits = [rows] if rows else [], 0
-    while parts:
-        part = parts.pop()
-        try:
-            _fire_in_savepoint(part, now, using)
-        except Exception as error:  # a row that cannot be read stops nobody else
-            if isinstance(error, Error) and is_outage(error):
-                raise
-            is_wait = is_locked_out(error)
-            waits += is_wait
-            if len(part) > 1 and not (is_wait and waits >= MAX_WAITS):
-                parts += reversed(halves(part))
-            elif is_wait:
-                locked_out += [row.pk for row in part]
-            else:
-                _note_problem(part[0], error, now, using)
-    return locked_out
+    def fire_some(ids: Sequence[int]) -> int:
+        with transaction.atomic(using=using):
+            fire([by_id[pk] for pk in ids], now, using)
+        return len(ids)
+
+    def note(pk: int, error: Exception) -> None:
+        _note_problem(by_id[pk], error, now, using)
+        noted.append(pk)
+
+    return left_alone.move(list(by_id), fire_some, note) + len(noted)
 
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
@@ -189,11 +171,6 @@ def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) ->
     events.error("schedule_not_fired", "tried again in half a minute", row=row, error=problem)
     rows = Schedule.objects.using(using).filter(pk=row.pk)
     rows.update(problem=problem, update_time=now)
-
-
-def _fire_in_savepoint(rows: Sequence[Schedule], now: datetime, using: str) -> None:
-    with transaction.atomic(using=using):
-        fire(rows, now, using)
 
 
 def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:

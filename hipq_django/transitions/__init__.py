@@ -42,7 +42,4 @@ from hipq_django.transitions.ownership import (
     release_for_retry as release_for_retry,
 )
 from hipq_django.transitions.results import finish_and_claim as finish_and_claim, persist as persist
-from hipq_django.transitions.row_by_row import (
-    one_by_one_if_locked_out as one_by_one_if_locked_out,
-    persist_row_by_row as persist_row_by_row,
-)
+from hipq_django.transitions.row_by_row import persist_row_by_row as persist_row_by_row

@@ -14,11 +14,12 @@ from django.db.models import F
 from django.dispatch import Signal
 
 from hipq_django import events
+from hipq_django.database.errors import SkippedRowError
 from hipq_django.domain.class_names import class_names
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.serialization import json_without_tokens
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
-from hipq_django.engines.values import SUCCEEDED, SkippedRowError
+from hipq_django.engines.values import SUCCEEDED
 from hipq_django.extensions import hearers_of_ends, note_ended, note_given_up
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.models.shown import learn_answers

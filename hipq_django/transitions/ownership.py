@@ -11,12 +11,13 @@ from typing import Any
 from django.db import Error
 from django.db.models import Case, F, Q, When
 
+from hipq_django.database.errors import DeclaredLostError, SkippedRowError
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import write_claim
-from hipq_django.engines.values import CLAIMED, ClaimRequest, DeclaredLostError, SkippedRowError
+from hipq_django.engines.values import CLAIMED, ClaimRequest
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.edits import first_opening, next_time
 from hipq_django.transitions.updates import UNOWNED, rows_of, update_all, update_each

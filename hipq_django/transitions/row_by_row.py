@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import IntegrityError, transaction
 
 from hipq_django import events
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.errors import SkippedRowError
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
 from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.domain.suspects import was_lost
-from hipq_django.engines.values import SkippedRowError
 from hipq_django.extensions import note_ended, note_given_up
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.signals import job_failed, job_finished
@@ -54,42 +52,14 @@ from hipq_django.transitions.values import (
     WaitsFor,
 )
 
-MAX_WAITS = 2
-"""How many results by themselves may find a lock before the others are left for a later try."""
-
 _GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
 """The ends of attempts whose handlers may still return."""
 
 
 def persist_row_by_row(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Write results in one transaction; one by one if it would have to wait for a lock."""
-
-    def write(results: Sequence[Result]) -> Persisted:
-        with worker_transaction(worker.using):
-            return _persist(results, worker, now)
-
-    return one_by_one_if_locked_out(results, write)
-
-
-def one_by_one_if_locked_out(
-    results: Sequence[Result], write: Callable[[Sequence[Result]], Persisted]
-) -> Persisted:
-    """Write results together; one by one if that would have to wait for a lock.
-
-    In a random order, so that each has its turn, and not for long: if a table is locked, each of
-    them would wait.
-    """
-    try:
-        return write(results)
-    except OperationalError as error:
-        if not is_locked_out(error):
-            raise
-    if len(results) == 1:
-        return Persisted([], [], list(results))
-    persisted, left = Persisted([], [], []), random.sample(results, len(results))
-    while left and len(persisted.locked) < MAX_WAITS:
-        persisted = persisted.joined(one_by_one_if_locked_out([left.pop()], write))
-    return persisted.joined(Persisted([], [], left))
+    """Write results in one transaction; rows that others have locked are left."""
+    with worker_transaction(worker.using):
+        return _persist(results, worker, now)
 
 
 def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:

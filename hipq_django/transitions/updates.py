@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db.models import Case, Model, Value, When
 
+from hipq_django.database.errors import SkippedRowError
 from hipq_django.database.lookups import in_parts
 from hipq_django.domain.states import Phase
-from hipq_django.engines.values import SkippedRowError
 from hipq_django.models import Job
 
 CASES_PER_STATEMENT = 100

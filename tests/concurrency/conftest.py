@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from hipq_django.scheduler import batch, current_batch
+from hipq_django.database import isolation
+from hipq_django.scheduler import batch
 from tests.concurrency.sessions import Session
 from tests.integration.conftest import configure_queue, connections_are_the_projects
 
@@ -43,12 +44,14 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(autouse=True)
 def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)
 def _a_pass_writes_all_however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "WRITE_SECONDS", inf)
+    monkeypatch.setattr(isolation, "MOST_SPENT", 1.0)
 
 
 RAISES = {

@@ -17,6 +17,7 @@ from django.db import Error, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import isolation
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.maintenance import reranking
@@ -241,8 +242,9 @@ def test_new_ranks(
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few results are left to the writer, and tried again at once."""
     monkeypatch.setattr(current_batch, "FLUSH_RESULTS", 2)
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
-    monkeypatch.setattr(current_batch, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "FAULT_PAUSE", 0.0)
     bound_waits("default")
     yield
     unbound_waits()

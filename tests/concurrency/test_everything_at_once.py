@@ -10,7 +10,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings, get_instance
-from hipq_django.engines.values import DeclaredLostError
+from hipq_django.database.errors import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, Queue
 from tests.concurrency.sessions import errors_of, run_together

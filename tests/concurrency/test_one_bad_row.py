@@ -18,7 +18,7 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.isolation import Isolation
 from hipq_django.flow.models import NodePort
 from hipq_django.maintenance import recovery
 from hipq_django.maintenance.early_answers import EarlyAnswers
@@ -195,7 +195,7 @@ class TimedOut(Move):
     def prepare(self, declare: Declare) -> None:
         self.ask(declare)
         Job.objects.update(deadline=clock.now("default") - timedelta(seconds=1))
-        self.left = RefusedRows("time_out_overdue")
+        self.left = Isolation[int]("time_out_overdue")
 
     def step(self) -> None:
         recovery.time_out_overdue(get_instance(), self.left)
@@ -228,9 +228,6 @@ class RunOfANode(Move):
         return {key for key, node in self.nodes.items() if node.status in ("completed", "failed")}
 
 
-CANCELLED_TOGETHER = {Claim, Start, EarlyAnswer, Fired, TimedOut}
-"""Moves of which a cancelled statement holds all rows: it counts as an outage."""
-
 MOVES = [Claim, Start, Result, Decision, EarlyAnswer, Fired, TimedOut, RunOfANode]
 
 
@@ -248,10 +245,7 @@ def test_one_bad_row_stops_only_itself(
     cause: Refuse,
     declare: Declare,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
-    if kind in CANCELLED_TOGETHER and request.node.callspec.params["cause"] == "cancelled":
-        request.applymarker(pytest.mark.xfail(strict=True, reason="not handled"))
     move, time = kind(declare), Passing(monkeypatch)
     cause(move.bad, move.table, move.when)
 

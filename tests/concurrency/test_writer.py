@@ -168,7 +168,7 @@ def test_a_writer_that_hangs_is_not_waited_for(
     wait_until(lambda: not crew.batch.unfinished)
     crew.scheduler.run_once()
     during = Job.objects.filter(job_type__name="echo").final().count()
-    monkeypatch.setattr(crew.batch, "_patience_seconds", 0.0)
+    monkeypatch.setattr(crew.batch, "_writer_seconds", 0.0)
     monkeypatch.setattr(crew.writer, "_patience_seconds", 0.0)
 
     crew.scheduler.run_once()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hipq_django.conf.instances import get_instance
+from hipq_django.database.errors import DeclaredLostError
 from hipq_django.domain.states import Phase
-from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job
 from hipq_django.scheduler.executor import execute

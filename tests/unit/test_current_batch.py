@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from hipq_django.database.errors import LockedRowError
 from hipq_django.domain.states import Phase
 from hipq_django.scheduler.current_batch import (
     MAX_UNWRITTEN,
@@ -75,5 +76,6 @@ def test_large_results_that_are_kept_for_a_lock_stop_no_others() -> None:
     assert batch.is_full
 
     with batch.lease() as lease:
-        lease.defer(lease.results)
+        batch.isolation.leave(large, LockedRowError())
+        lease.defer()
     assert not batch.is_full

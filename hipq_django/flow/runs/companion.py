@@ -12,6 +12,7 @@ from django.db import Error
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_cut_off, is_outage
+from hipq_django.database.isolation import Isolation
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.retries import WAIT, Snooze
@@ -59,6 +60,7 @@ class Runs:
     def __init__(self) -> None:
         self._stages = Sweep()
         self._defaults = SweepOfDefaults()
+        self._left_alone = Isolation[int]("flow", "node")
 
     def prepare(self, claims: Sequence[Claim]) -> None:
         """Read the nodes, ports and messages of a batch."""
@@ -99,15 +101,19 @@ class Runs:
             _mask(result)
         return ending.write(results, worker, now, persist)
 
+    def instead_of(self, result: Result, error: Exception) -> Result:
+        """Return what is written of a run that cannot be ended as it wanted."""
+        return ending.instead_of(result, error)
+
     def stir(self, config: InstanceSettings) -> int:
         """Make runs of wakes."""
-        return dispatching.dispatch(config)
+        return dispatching.dispatch(config, self._left_alone)
 
     def sweep(self, config: InstanceSettings) -> int:
         """Look after nodes whose run has ended in another way, jobs of stages, old defaults."""
         if not Node.objects.using(config.database).exists():
             return 0
-        moved = dispatching.sweep(config) + self._stages.run(config)
+        moved = dispatching.sweep(config, self._left_alone) + self._stages.run(config)
         return moved + self._defaults.run(config)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet
 
 from hipq_django import events, transitions
@@ -21,7 +21,7 @@ from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
@@ -38,7 +38,7 @@ from hipq_django.flow.alarms import (
     wanted,
 )
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.delivering import LockedPortError, wake
+from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
@@ -73,52 +73,44 @@ class _Woken:
     job: Job | None
 
 
-def dispatch(config: InstanceSettings) -> int:
+def dispatch(config: InstanceSettings, left_alone: Isolation[int] | None = None) -> int:
     """Make runs of the wakes that are there; return how many rows were moved.
 
-    It goes page by page: the wakes of nodes that somebody has locked hold nobody else up.
+    It goes page by page: the wakes of nodes that somebody has locked hold nobody else up. Nodes
+    that the calls before have left alone are passed over.
     """
-    using = config.database
+    using, left_alone = config.database, left_alone or Isolation("flow", "node")
     moved, after = 0, 0
     while page := next_page_of_wakes(config.name, after, PAGE_SIZE, using):
-        moved += _dispatch_page(page, config, using)
+        moved += _dispatch_page(page, config, left_alone, using)
         after = page.last
         if page.size < PAGE_SIZE:
             break
     return moved
 
 
-def _dispatch_page(page: PageOfWakes, config: InstanceSettings, using: str) -> int:
-    """Make runs of a page of wakes; node by node if they do not go together."""
-    try:
-        return _dispatch(page, config, using)
-    except Exception as error:
-        if is_outage(error):
-            raise
+def _dispatch_page(
+    page: PageOfWakes, config: InstanceSettings, left_alone: Isolation[int], using: str
+) -> int:
+    """Make runs of a page of wakes. A node that cannot have one is failed, or ended."""
+    moved = left_alone.together(lambda: _dispatch(page, config, left_alone, using))
+    if moved is not None:
+        return moved
     rows = Wake.objects.using(using).filter(
         instance=config.name, pk__gt=page.after, pk__lte=page.last
     )
-    nodes = sorted(set(rows.values_list("node_id", flat=True)))
-    return sum(_dispatch_one(pk, page._replace(node=pk), config, using) for pk in nodes)
+    nodes = set(rows.values_list("node_id", flat=True)) - left_alone.ids
+    failed: list[int] = []
 
-
-def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using: str) -> int:
-    """Make a run of one node; one that cannot have a run is failed or ended, and stops no other."""
-    try:
-        return _dispatch(page, config, using)
-    except LockedPortError:
-        return 0
-    except Exception as error:
-        if is_outage(error):
-            raise
-        if is_locked_out(error):
-            return 0
+    def fail(node: int, error: Exception) -> None:
         events.error("node_not_run", "no run could be made of it", node=node, exception=error)
-        try:
-            with worker_transaction(using):
-                return _fail_alone(node, page, error_of(error), using)
-        except LockedPortError:
-            return 0
+        with worker_transaction(using):
+            failed.append(_fail_alone(node, page._replace(node=node), error_of(error), using))
+
+    def dispatch_one(nodes: Sequence[int]) -> int:
+        return _dispatch(page._replace(node=nodes[0]), config, left_alone, using)
+
+    return sum(left_alone.move([pk], dispatch_one, fail) for pk in sorted(nodes)) + sum(failed)
 
 
 def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
@@ -137,11 +129,14 @@ def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
     return len(wakes)
 
 
-def _dispatch(page: PageOfWakes, config: InstanceSettings, using: str) -> int:
+def _dispatch(
+    page: PageOfWakes, config: InstanceSettings, left_alone: Isolation[int], using: str
+) -> int:
     # If a crash loses it the wakes are there again; a claim of its runs is durable with them.
     with worker_transaction(using, is_durable=False):
         deleted, woken = _dispatch_locked(lock_wakes(page, using), config, using)
-    delete_doomed([w.node.pk for w in woken if w.node.rest == Rest.TERMINATED], using)
+    ended = [w.node.pk for w in woken if w.node.rest == Rest.TERMINATED]
+    delete_doomed(ended, left_alone, using)
     return deleted
 
 
@@ -425,12 +420,12 @@ def wake_ended(ids: Collection[int], using: str) -> None:
 # What a crash has left
 
 
-def sweep(config: InstanceSettings) -> int:
+def sweep(config: InstanceSettings, left_alone: Isolation[int] | None = None) -> int:
     """Look after nodes whose run has ended in another way than by its own end.
 
     Its job was pruned, or an older release has ended it. And after doomed trees.
     """
-    using = config.database
+    using, left_alone = config.database, left_alone or Isolation("flow", "node")
     nodes = Node.objects.using(using).filter(instance=config.name, job_id__isnull=False)
     jobs = (
         Job.objects.using(using).filter(pk__in=nodes.values("job_id")).exclude(state=JobState.FINAL)
@@ -439,19 +434,13 @@ def sweep(config: InstanceSettings) -> int:
     ids = list(left.values_list("pk", flat=True)[:SWEEP_SIZE])
     doomed = Node.objects.using(using).filter(instance=config.name, doomed=True)
     ended = doomed.filter(rest=Rest.TERMINATED).values_list("pk", flat=True)[:SWEEP_SIZE]
-    delete_doomed(list(ended), using)
-    return sum(_fail_ended_alone(pk, using) for pk in ids)
+    delete_doomed(list(ended), left_alone, using)
+    return left_alone.move(ids, partial(_fail_ended, using=using))
 
 
-def _fail_ended_alone(pk: int, using: str) -> int:
-    """Clear the run of one node; one that somebody's lock holds up stops no other."""
-    try:
-        with worker_transaction(using):
-            rows = Node.objects.using(using).filter(pk=pk).select_related("job_type")
-            return fail_ended(list(locked(rows, skip_locked=True)), using, clock.now(using))
-    except LockedPortError:
-        return 0
-    except DatabaseError as error:
-        if is_locked_out(error):
-            return 0
-        raise
+def _fail_ended(ids: Sequence[int], using: str) -> int:
+    """Clear the runs of nodes, but of those that somebody has locked."""
+    with worker_transaction(using):
+        rows = Node.objects.using(using).filter(pk__in=ids).select_related("job_type")
+        rows = rows.order_by("pk")
+        return fail_ended(list(locked(rows, skip_locked=True)), using, clock.now(using))

@@ -8,33 +8,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hipq_django import events
-from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.flow.delivering import LockedPortError
 from hipq_django.flow.family import delete_rows, ids_of_tree
 from hipq_django.flow.models import Node
 from hipq_django.flow.publishing import announce
 from hipq_django.flow.values import Rest
 
 
-def delete_doomed(terminated: Collection[int], using: str) -> None:
-    """Delete the doomed trees to which terminated nodes belong, where all others are that, too.
+def delete_doomed(terminated: Collection[int], left_alone: Isolation[int], using: str) -> None:
+    """Delete the doomed trees to which terminated nodes belong, where all others are that, too."""
 
-    One whose nodes or ports somebody has locked is left to the sweep.
-    """
+    def spare(root: int, error: Exception) -> None:
+        _spare(root, error, using)
+
     for root in _doomed_among(terminated, using):
-        try:
-            with worker_transaction(using):
-                _delete(root, using)
-        except LockedPortError:
-            continue
-        except Exception as error:
-            if is_outage(error):
-                raise
-            if not is_locked_out(error):
-                _spare(root, error, using)
+        with left_alone.apart(root, spare), worker_transaction(using):
+            _delete(root, using)
 
 
 def _doomed_among(nodes: Collection[int], using: str) -> list[int]:

@@ -1,32 +1,31 @@
 """Ends runs: writes their jobs, and what they have done, in one transaction for a whole batch.
 
-The job's compare-and-set decides: who loses it writes nothing. No lock is waited for: a run whose
-node or ports are locked is ended in a later pass.
+The job's compare-and-set decides: who loses it writes nothing.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import in_one_line, is_locked_out, is_outage, is_refusal
+from hipq_django.database.errors import LockedRowError, in_one_line
+from hipq_django.database.isolation import write_or_refuse
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.retries import Snooze
 from hipq_django.domain.states import Phase
-from hipq_django.exceptions import HipqError, StaleAttemptError
+from hipq_django.exceptions import StaleAttemptError
 from hipq_django.flow import delivering, logs
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownPortError
@@ -49,7 +48,6 @@ from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
-from hipq_django.transitions.row_by_row import MAX_WAITS
 from hipq_django.transitions.values import (
     Failed,
     Persisted,
@@ -84,8 +82,11 @@ class _Ended:
     is_final: bool
     has_succeeded: bool
     """What its job is now."""
-    counts: bool
-    """Whether what the run did counts at all."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether what the run did counts at all."""
+        return self.result is not self.run.instead
 
 
 NODE = (
@@ -96,116 +97,47 @@ NODE = (
 
 
 def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Persist) -> Persisted:
-    """Write results and what their runs have done; one by one if they do not go together."""
-    alone = [r for r in results if _is_ended_alone(r)]
-    together = [r for r in results if not _is_ended_alone(r)]
-    persisted = _write_together(together, worker, now, persist) if len(together) > 1 else None
-    if persisted is None:
-        persisted, alone = Persisted([], [], []), [*together, *alone]
-    return _write_each(alone, persisted, worker, now, persist)
+    """Write results and what their runs have done, in one transaction.
 
-
-def _write_together(
-    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
-) -> Persisted | None:
-    """Write results in one transaction; return None if one of them does not let that happen.
-
-    What was written counts only once it is committed: a commit may fail, too.
+    A run that did something to other nodes, which others may be about to lock, has its own.
     """
-    try:
-        with worker_transaction(worker.using):
-            persisted = _write(results, worker, now, persist, counts=True)
-    except (ConflictError, LockedPortError, HipqError):
-        return None
-    except DatabaseError as error:
-        if is_outage(error):
+    together = [result for result in results if not _is_ended_alone(result)]
+    alone = [[result] for result in results if _is_ended_alone(result)]
+    persisted = Persisted([], [], [])
+    for part in (together, *alone) if together else alone:
+        try:
+            with worker_transaction(worker.using):
+                persisted = persisted.joined(_write(part, worker, now, persist))
+        except Exception as error:
+            tell_of_written(persisted, error)
             raise
-        return None
     return persisted
 
 
-def _write_each(
-    results: Sequence[Result],
-    persisted: Persisted,
-    worker: Worker,
-    now: datetime,
-    persist: Persist,
-) -> Persisted:
-    """Write each result by itself, in a random order so that each has its turn.
-
-    Not for long: if others have locked a table, each result would wait for it. Return these and
-    what was `persisted` before; if the database fails, raise as `tell_of_written` does.
-    """
-    waits = 0
-    left = random.sample(results, len(results))
-    while left and waits < MAX_WAITS:
-        result = left.pop()
-        try:
-            persisted = persisted.joined(_write_alone(result, worker, now, persist))
-        except DatabaseError as error:
-            if not is_locked_out(error):
-                tell_of_written(persisted, error)
-                raise
-            waits += 1
-            left.insert(0, result)
-    return persisted.joined(Persisted([], [], left))
-
-
 def _is_ended_alone(result: Result) -> bool:
-    """Whether the run did something to other nodes, whose locks others may wait for."""
     run: Run = result.claim.extra
     return bool(run.done.verbs or run.doing.verbs or run.wants_end)
 
 
-def _write_alone(
-    result: Result, worker: Worker, now: datetime, persist: Persist, *, counts: bool = True
-) -> Persisted:
-    """Write a result, or what becomes of it if it is refused; what its run did only if it `counts`.
+def instead_of(result: Result, error: Exception) -> Result:
+    """Return what is written of a run that cannot be ended as it wanted; nothing it did counts.
 
-    Raise an error of the database that is not the result's fault.
+    If others have taken messages that it had read, it is put back, to read others. After its answer
+    it cannot: the answer is processed, and the run ends without those messages.
     """
-    try:
-        with worker_transaction(worker.using):
-            return _write([result], worker, now, persist, counts)
-    except LockedPortError:
-        return Persisted([], [], [result])
-    except (ConflictError, HipqError, DatabaseError) as error:
-        if not counts or is_locked_out(error):
-            raise  # nothing that the run has done is at fault
-        return _write_refused(result, error, worker, persist, now)
-
-
-def _write_refused(
-    result: Result, error: Exception, worker: Worker, persist: Persist, now: datetime
-) -> Persisted:
-    """Write what becomes of a single run that cannot be ended as it wanted."""
     run: Run = result.claim.extra
-    if isinstance(error, ConflictError):
-        reason = "another run or reader has taken a message that it had read"
-        events.info("run_conflict", reason, row=result.claim)
-        if result.claim.phase is Phase.RESPONSE:
-            return _write_without_taken(result, worker, now, persist)
-        snoozed = Snoozed(result.claim, 1, reason, run=True)
-        return _write_instead(snoozed, result, worker, now, persist)
-    if isinstance(error, DatabaseError) and not is_refusal(error):
-        raise error
-    if not (run.done or run.doing or run.wants_end or isinstance(error, HipqError)):
-        raise error  # what it did and wants is not at fault
-    return _write_instead(_refused(result, error), result, worker, now, persist)
-
-
-def _write_instead(
-    other: Result, result: Result, worker: Worker, now: datetime, persist: Persist
-) -> Persisted:
-    """Write another result of a run, of which nothing counts; if it has to wait, try both anew."""
-    persisted = _write_alone(other, worker, now, persist, counts=False)
-    return Persisted([], [], [result]) if persisted.locked else persisted
-
-
-def _refused(result: Result, error: Exception) -> Result:
-    """Return the result of a run whose effects are refused, without the values that these have."""
-    result.claim.extra.mask_errors()
-    return refused(result, error)
+    if not isinstance(error, ConflictError):
+        run.mask_errors()
+        run.instead = refused(result, error)
+        return run.instead
+    reason = "another run or reader has taken a message that it had read"
+    events.info("run_conflict", reason, row=result.claim)
+    if result.claim.phase is Phase.RESPONSE:
+        if not _leave_out_gone(run):
+            raise LockedRowError
+        return result
+    run.instead = Snoozed(result.claim, 1, reason, run=True)
+    return run.instead
 
 
 def end_now(run: Run) -> None:
@@ -233,7 +165,7 @@ def _try_to_end(run: Run, worker: Worker) -> Persisted:
     result, using = Succeeded(run.claim, None), run.using
     try:
         with transaction.atomic(using=using):
-            persisted = _write([result], worker, clock.now(using), transitions.persist, counts=True)
+            persisted = _write([result], worker, clock.now(using), transitions.persist)
             if persisted.locked:
                 raise LockedPortError
             return persisted
@@ -245,18 +177,6 @@ def _try_to_end(run: Run, worker: Worker) -> Persisted:
         if run.claim.phase is Phase.REQUEST:
             raise Snooze(1) from error  # to read others
     return _try_to_end(run, worker)  # with an answer it goes on without those: nobody is waited for
-
-
-def _write_without_taken(
-    result: Result, worker: Worker, now: datetime, persist: Persist
-) -> Persisted:
-    """End a run after its answer, although others have taken messages that it had read.
-
-    It cannot be put back, to read others, for its answer is processed: it ends without those.
-    """
-    if not _leave_out_gone(result.claim.extra):
-        return Persisted([], [], [result])
-    return _write_alone(result, worker, now, persist)
 
 
 def _leave_out_gone(run: Run) -> bool:
@@ -272,9 +192,7 @@ def _leave_out_gone(run: Run) -> bool:
     return len(left) < len(set(taken))
 
 
-def _write(
-    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist, counts: bool
-) -> Persisted:
+def _write(results: Sequence[Result], worker: Worker, now: datetime, persist: Persist) -> Persisted:
     using = worker.using
     ids = {pk for result in results for pk in _nodes_to_lock(result)}
     nodes = {row.pk: row for row in _locked_nodes(ids, using)}
@@ -286,7 +204,7 @@ def _write(
     persisted = persist([r for r in results if r not in later], worker, now)
     jobs = _ends_of(persisted, using)
     ended = [
-        _Ended(r, r.claim.extra, nodes[_node_of(r)], *jobs[r.claim.id], counts)
+        _Ended(r, r.claim.extra, nodes[_node_of(r)], *jobs[r.claim.id])
         for r in persisted.written
         if _node_of(r) in nodes and r.claim.id in jobs
     ]
@@ -599,11 +517,13 @@ def _terminate(end: _Ended, using: str) -> None:
     if end.counts:
         terminate(end.node, **end.run.wants_end)
         return
-    try:
+
+    def end_node(_: object) -> None:
         with transaction.atomic(using=using):
             terminate(end.node, **end.run.wants_end)
-    except (HipqError, DatabaseError) as error:  # which may be what was refused before
-        if isinstance(error, DatabaseError) and not is_refusal(error):
-            raise
+
+    def live_on(pk: int, error: Exception) -> None:  # which may be what was refused before
         text = f"the node lives on: {type(error).__name__}: {in_one_line(error)}"
-        events.error("terminate_refused", text, node=end.node.pk, row=end.result.claim)
+        events.error("terminate_refused", text, node=pk, row=end.result.claim)
+
+    write_or_refuse([end.node.pk], end_node, live_on)

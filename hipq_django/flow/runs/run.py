@@ -41,7 +41,7 @@ from hipq_django.flow.statements import UnreadMessage
 from hipq_django.flow.values import MAX_VOLUME, Effects, PortName, Verb, Write
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models.catalog import get_job_type
-from hipq_django.transitions.values import Claim
+from hipq_django.transitions.values import Claim, Result
 
 if TYPE_CHECKING:
     from hipq_django.flow.settings import FlowSettings
@@ -69,6 +69,9 @@ class Run:
     """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
     read_before: Sequence[int] = ()
     """The ids of the messages that it read before it waited for its answer: they lie there yet."""
+
+    instead: Result | None = None
+    """What is written instead of its result; then nothing counts that the run did."""
 
     def __init__(self, claim: Claim, node: Node | None) -> None:
         self.claim = claim

@@ -14,9 +14,10 @@ import time_machine
 from django.db import connection
 from pytest_django import Settings
 
+from hipq_django.database import isolation
 from hipq_django.flow.runs import ending
 from hipq_django.models import catalog
-from hipq_django.scheduler import context, current_batch, polling
+from hipq_django.scheduler import context, polling
 from tests.flow.life.machine import FlowLife
 from tests.job_life.actors import Actors
 from tests.job_life.machine import run
@@ -31,7 +32,8 @@ def same_each_time(
     """Nothing depends on another clock than the test's, so that runs repeat."""
     settings.HIPQ = {"default": {"NOTIFY": False}}
     monkeypatch.setattr(context, "TYPES_SECONDS", math.inf)
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
     monkeypatch.setattr(ending, "LOCK_SECONDS", -1.0)  # nobody waits for real time
     monkeypatch.setattr(polling, "PROBE_SECONDS", 0.0)
     monkeypatch.setattr(polling, "SHARE", math.inf)

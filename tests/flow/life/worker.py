@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipq_django.engines.values import DeclaredLostError
+from hipq_django.database.errors import DeclaredLostError
 from hipq_django.models import Job
 from hipq_django.scheduler.executor import execute
 from hipq_django.transitions.values import Claim

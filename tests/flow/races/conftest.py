@@ -11,10 +11,11 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import built_once
+from hipq_django.database import built_once, isolation
+from hipq_django.database.isolation import Isolation
 from hipq_django.flow.models import Wake
 from hipq_django.flow.runs import dispatching
-from hipq_django.scheduler import current_batch
+from hipq_django.scheduler import companions
 from tests.concurrency.conftest import conform, session
 from tests.hand_worker import HandWorker
 from tests.job_life.actors import END, Actors
@@ -67,7 +68,12 @@ def dispatch() -> Callable[[], int]:
 
 @pytest.fixture(autouse=True)
 def deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "FAULT_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_SPENT", 1.0)
+    steps = Isolation[tuple[str, str]]("companion", lambda key: {"kind": key[0]})
+    monkeypatch.setattr(companions, "_left_alone", steps)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from django.db import DataError, OperationalError, connection, transaction
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.engines.values import DeclaredLostError
+from hipq_django.database.errors import DeclaredLostError
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Job, Worker
 from hipq_django.processes.heartbeat import Heartbeat, Witness

@@ -18,7 +18,6 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, transactions
-from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
@@ -314,11 +313,11 @@ def test_answers_that_wait_for_their_job_too_long() -> None:
 def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
     """They are kept as early for a day before: then they are two days old."""
     AnswerFactory.create(receive_time=long_ago(hours=49))
-    expire_early(get_instance(), RefusedRows("expire_early", "answer_id"))
+    expire_early(get_instance())
     assert found() == {}
 
     AnswerFactory.create(receive_time=long_ago(hours=25))
-    expire_early(get_instance(), RefusedRows("expire_early", "answer_id"))
+    expire_early(get_instance())
     assert found() == {"unmatched_answers": "instance default"}
 
 

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.database import clock
-from hipq_django.database.errors import PASSING_SECONDS
+from hipq_django.database import clock, isolation
+from hipq_django.database.errors import LockedRowError
+from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.engines import engine_for
@@ -326,7 +327,8 @@ class _ShortOfMemoryError(Exception):
 
 
 def test_a_result_whose_refusal_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
     jobs = enqueue(3)
     worker = HandWorker()
     worker.run_pass()
@@ -344,7 +346,8 @@ def test_a_result_whose_refusal_may_pass_is_tried_again(monkeypatch: pytest.Monk
 def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
     [job] = enqueue(1)
     worker, clocks = HandWorker(), Passing(monkeypatch)
     worker.run_pass()
@@ -357,7 +360,7 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
 
     with connection.execute_wrapper(refuse_success):
         worker.save()
-        clocks.seconds += PASSING_SECONDS
+        clocks.seconds += PATIENCE_SECONDS
         worker.save()
     run_due_jobs()
 
@@ -380,8 +383,9 @@ def test_a_wait_for_a_lock_is_no_shortage(monkeypatch: pytest.MonkeyPatch) -> No
     worker.run_pass()
     worker.execute()
     with worker.batch.lease() as lease:
-        lease.defer(lease.results)  # as for a lock
-    time.seconds += PASSING_SECONDS + 1
+        lease.isolation.leave(lease.results[0].claim, LockedRowError())
+        lease.defer()
+    time.seconds += PATIENCE_SECONDS + 1
 
     with connection.execute_wrapper(RefusingOnce()):
         worker.save()

@@ -24,7 +24,7 @@ from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.companions import Persist
-from hipq_django.transitions.values import Claim, Persisted, Result, Succeeded
+from hipq_django.transitions.values import Claim, Persisted, Result, Succeeded, refused
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -76,6 +76,9 @@ class Toy(Extension):
                     Group.objects.create(name=f"{result.claim.id} gave {result.value}")
             self._may_fail("write")
         return persisted
+
+    def instead_of(self, result: Result, error: Exception) -> Result:
+        return refused(result, error)
 
     def jobs_given_up(self, ids: Collection[int], using: str) -> None:
         own = Job.objects.using(using).filter(pk__in=ids, job_type__kind=KIND)
