@@ -134,26 +134,6 @@ def test_the_sweep_leaves_the_newest_default_of_each_port(
     assert [node.inputs["a"].size for node in nodes] == [2] * 5
 
 
-def test_a_default_that_is_swept_while_a_run_has_read_it_comes_back_no_more(
-    script: Script, sweep: Callable[[], int]
-) -> None:
-    node = flow.start("t.scripted", inputs={"item": {"mode": "memory"}}, run=False)
-    node.inputs["item"].write("old")
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        seen.append(run.item.read())
-        if len(seen) == 1:
-            flow.get(run.node.pk).inputs["item"].write("new")
-            sweep()
-
-    script.perform = perform
-    testing.drain()
-
-    assert seen == ["old", "new"]
-    assert node.inputs["item"].default == "new"
-
-
 def look(node: flow.Node) -> Any:
     return node.inputs["item"].default
 

@@ -87,34 +87,6 @@ def test_each_message_becomes_a_job_and_its_end_comes_out() -> None:
     assert shop.status == "completed"
 
 
-def test_a_job_that_is_requeued_is_none_of_the_stage_any_more() -> None:
-    shop = shop_with("a")
-    hipq.cancel(jobs()[0])
-    testing.drain()
-    failed = shop.outputs["failed"].read()
-    hipq.requeue(jobs()[0])
-    testing.drain()
-    answered("a", {"paid": 1})
-    assert shop.outputs["paid"].size == 0
-    shop.inputs["order"].write(failed["data"])
-    testing.drain()
-    answered("a", {"paid": 2})
-
-    assert [message["result"] for message in shop.outputs["paid"]] == [{"paid": 2}]
-
-
-def test_the_jobs_of_a_stage_that_is_terminated_go_on() -> None:
-    shop = shop_with("a")
-    stage_of(shop).terminate()
-    testing.drain()
-    answered("a", {"paid": True})
-    assert shop.outputs["paid"].size == 0
-    stage_of(shop).run(force=True)
-    testing.drain()
-
-    assert [message["result"] for message in shop.outputs["paid"]] == [{"paid": True}]
-
-
 def test_there_are_never_more_jobs_than_the_limit() -> None:
     shop = shop_with(*"abcde")
     assert len(jobs()) == 2
@@ -200,19 +172,6 @@ def test_an_end_whose_data_is_too_large_goes_to_error_without_both(error: Any) -
     assert "MAX_MESSAGE_BYTES" in message["error"]
     assert not StagedJob.objects.exists()
     assert shop.status == "completed"
-
-
-@pytest.mark.usefixtures("small_messages")
-def test_a_large_message_that_can_be_no_job_goes_to_error_without_its_data() -> None:
-    shop = flow.start(SPEC)
-    shop.inputs["order"].write_many([{"total": 7, "text": "x" * 950}, order("b")])
-    testing.drain()
-
-    [message] = shop.outputs["failed"]
-    assert message.keys() == {"error"}
-    assert "has no text or number under 'id'" in message["error"]
-    assert "at most 1,000 are taken (setting FLOW: MAX_MESSAGE_BYTES)" in message["error"]
-    assert [job.job_key for job in jobs()] == ["b"]
 
 
 def test_two_messages_with_one_key_both_come_out() -> None:
@@ -351,29 +310,6 @@ def checked_by(validator: Any) -> Callable[[Any], Any]:
 
     take.__annotations__ = {"text": Annotated[str, validator]}
     return take
-
-
-@pytest.mark.usefixtures("typed")
-def test_arguments_are_checked_once(declare: Declare) -> None:
-    from pydantic import AfterValidator
-
-    seen: list[str] = []
-
-    def once(text: str) -> str:
-        if text.endswith(" checked"):  # as it is read again
-            return text
-        assert text not in seen, f"{text} was checked before"
-        seen.append(text)
-        return f"{text} checked"
-
-    declare.task("take")(checked_by(AfterValidator(once)))
-    stage = flow.start("flow.jobs", args=["take"])
-    stage.inputs["in"].write_many([{"text": "a"}, {"text": "b"}])
-    testing.run_inline(stage)
-
-    taken = Job.objects.filter(job_type__name="take").order_by("pk")
-    assert [job.job_data for job in taken] == [{"text": "a checked"}, {"text": "b checked"}]
-    assert [row.data for row in StagedJob.objects.order_by("pk")] == [{"text": "a"}, {"text": "b"}]
 
 
 @pytest.mark.usefixtures("typed")
@@ -645,23 +581,6 @@ def test_a_run_that_is_over_cannot_finish(component: Any) -> None:
     assert node.inputs["in"].size == 1
     assert node.outputs["out"].size == 0
     assert node.status == "failed"
-
-
-def test_after_finishing_a_run_only_returns(
-    component: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    def code(self: flow.Component) -> None:
-        with self.finishing():
-            self.outputs["out"].write("counts")
-        self.outputs["out"].write("does not")
-
-    node = component(code)
-    node.run()
-    testing.drain()
-
-    assert list(node.outputs["out"]) == ["counts"]
-    assert "this run has ended by finishing" in caplog.text
-    assert node.status == "completed"
 
 
 @pytest.fixture

@@ -46,17 +46,6 @@ def test_case_091(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     assert [entry["read"][0]["data"] for entry in logged()[1:]] == [[2], [3]]
 
 
-@pytest.mark.usefixtures("all_is_logged")
-def test_what_was_written_without_a_log_is_read_without_one(node: flow.Node) -> None:
-    node.pause()
-    with flow.group(log=False):
-        node.inputs["number"].write(1)
-    with flow.group():
-        node.inputs["number"].read()
-
-    assert not LogEntry.objects.exists()
-
-
 @pytest.mark.parametrize("without_log", ["written", "moved"])
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_what_was_moved_without_a_log_is_read_without_one(
@@ -129,20 +118,6 @@ def test_a_run_is_a_group_and_its_tuples_are_others(script: Script) -> None:
     assert all("run" in row.entry for row in LogEntry.objects.filter(node=node))
 
 
-@pytest.mark.usefixtures("all_is_logged")
-def test_what_a_run_has_done_in_vain_is_not_logged(script: Script) -> None:
-    def perform(run: Any) -> None:
-        run.item.read()
-        raise CodeError("as asked")
-
-    script.perform = perform
-    node = flow.start("t.scripted", data={"item": [1]})
-    LogEntry.objects.all().delete()
-    testing.drain(errors=False)
-
-    assert data_entries(node) == []
-
-
 def test_a_component_may_want_its_data_to_be_logged() -> None:
     node = flow.start("t.logged", data={"x": [1]})
     flow.start(add, data={"x": [1]})
@@ -166,25 +141,6 @@ def test_a_listener_gets_what_is_read_and_written_and_nothing_is_stored(script: 
         ([], [{**item, "data": [1]}]), ([{**item, "data": [1]}], [{**out, "data": [1]}]),
     ]  # fmt: skip
     assert not LogEntry.objects.exists()
-
-
-@pytest.mark.usefixtures("all_is_logged")
-def test_an_observer_of_the_log_that_writes_comes_to_an_end(script: Script) -> None:
-    """Also if it does so at once, by the handle of another node."""
-    other = flow.start(Sum, run=False)
-    other.pause()
-
-    def perform(run: Any) -> None:
-        for _ in run.item:
-            run.out.write(1)
-            flow.get(other.pk).inputs["number"].write(1)
-
-    script.perform = perform
-    flow.start("t.scripted", inputs={"item": {"channels": ["/flow/log"]}}, run=False)
-    flow.log("begin")
-    testing.drain()
-
-    assert other.inputs["number"].size == 1
 
 
 def test_nobody_is_looked_for_at_each_message(

@@ -34,17 +34,6 @@ def test_case_043() -> None:
     assert Recorder.calls == ["startup", "perform"]
 
 
-def test_a_run_comes_when_the_lock_is_given_back() -> None:
-    node = flow.start(Recorder)
-    token = node.lock(60)
-    testing.drain()
-    assert token
-    assert node.unlock(token)
-    testing.drain()
-
-    assert node.status == "completed"
-
-
 @pytest.mark.parametrize(
     "error", [CodeError("as asked"), hipq.Snooze(3_600)], ids=["retry", "snooze"]
 )
@@ -368,16 +357,6 @@ def test_case_062() -> None:
     assert node.status == "completed"
 
 
-def test_a_tree_is_deleted_once_it_is_terminated() -> None:
-    parent = flow.start(Double)
-    parent.spawn("child", Double)
-    parent.terminate(delete=True)
-    assert parent.exists()
-    testing.drain()
-
-    assert not flow.Node.objects.exists()
-
-
 @pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
 def test_a_child_that_comes_later_ends_with_its_doomed_tree(what: Any, script: Script) -> None:
     root = flow.start("t.scripted", run=False)
@@ -416,15 +395,3 @@ def test_a_node_is_ended_by_force_without_its_code(recorder: Start) -> None:
     assert Recorder.calls == []
     assert node.status == "terminated"
     assert Job.objects.get().outcome == "cancelled"
-
-
-def test_a_run_that_an_operator_cancels_fails_its_node(recorder: Start) -> None:
-    parent = in_status("suspended")
-    node = parent.spawn("child", Recorder)
-    testing.due(node)
-    hipq.cancel(Job.objects.get(pk=flow.Node.objects.get(pk=node.pk).job_id or 0))
-
-    assert node.status == "failed"
-    testing.drain()
-    assert node.status == "failed"
-    assert Recorder.calls == ["perform"]  # of the parent, which is woken

@@ -165,21 +165,6 @@ def test_a_later_run_that_is_asked_for_while_the_node_is_paused(ask: str) -> Non
     runs_later(node)
 
 
-def test_a_later_run_of_a_node_that_fails_before_comes_if_it_is_forced_in_time(
-    recorder: Start,
-) -> None:
-    node = recorder("raise")
-    node.run(wait=3600)
-    testing.drain(errors=False)
-    assert node.status == "failed"
-    node.state.set(perform=[])
-    node.run(force=True)
-    testing.drain()
-
-    assert node.status == "queued"
-    runs_later(node)
-
-
 def test_a_run_that_is_wanted_later_while_another_executes(script: Script) -> None:
     """It comes then, and not at once as well."""
 

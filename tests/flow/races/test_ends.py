@@ -1,6 +1,5 @@
 """What the ends of runs decide, one connection at a time: on both databases."""
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -42,28 +41,6 @@ def job_of(node: flow.Node) -> Job:
     return Job.objects.get(pk=node.job_id or 0)
 
 
-def test_an_end_that_did_not_get_through_is_written_again_with_all_that_the_run_did(
-    worker: FlowWorker,
-) -> None:
-    """The connection breaks before the commit: nothing of the run may be forgotten."""
-    node = flow.start(Double, data={"number": [1, 2]})
-    worker.run_pass()
-    worker.execute()
-
-    def fail(run: Any, sql: str, *rest: Any) -> Any:
-        if "UPDATE hipq_flow_node" in sql:
-            raise OperationalError("server closed the connection")
-        return run(sql, *rest)
-
-    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
-        worker.save()
-    worker.save()
-
-    assert node.status == "completed"
-    assert list(node.outputs["out"]) == [2, 4]
-    assert node.inputs["number"].size == 0
-
-
 def test_an_end_that_cannot_be_written_at_all_leaves_what_was_read(worker: FlowWorker) -> None:
     """It becomes a failure, of which only marks count; the code set none after the message."""
     node = flow.start(Asks, data={"question": ["one"]})
@@ -82,33 +59,6 @@ def test_an_end_that_cannot_be_written_at_all_leaves_what_was_read(worker: FlowW
     assert node.inputs["question"].peek(2) == ["one"]
 
 
-def test_ends_that_are_committed_before_an_outage_are_told_as_written(
-    worker: FlowWorker, script: Script, caplog: pytest.LogCaptureFixture
-) -> None:
-    script.perform = lambda run: run.enqueue("echo") and None
-    for _ in range(2):
-        flow.start("t.scripted", data={"item": [1]})
-    worker.run_pass()
-    worker.execute()
-    writes = []
-
-    def fail(run: Any, sql: str, *rest: Any) -> Any:
-        if "UPDATE hipq_flow_node" in sql:
-            writes.append(sql)
-            if len(writes) == 2:
-                raise OperationalError("server closed the connection")
-        return run(sql, *rest)
-
-    caplog.set_level(logging.INFO)
-    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
-        worker.save()
-    worker.save()
-
-    assert len(writes) > 1
-    assert "result_dropped" not in caplog.text
-    assert caplog.text.count("event=job_succeeded") == 2
-
-
 def test_a_block_whose_commit_is_refused_undoes_all(worker: FlowWorker, script: Script) -> None:
     """A key of Django's is looked up at the commit."""
 
@@ -125,14 +75,6 @@ def test_a_block_whose_commit_is_refused_undoes_all(worker: FlowWorker, script: 
     assert node.status == "failed"
     assert node.inputs["item"].peek(2) == [99_999]
     assert node.outputs["out"].size == 0
-
-
-def test_code_may_take_its_own_data_out_of_the_jobs(script: Script, worker: FlowWorker) -> None:
-    script.perform = lambda run: run.job.job_data.pop("node") and None
-    node = flow.start("t.scripted", job={"data": {"region": "east"}})
-    worker.run_until_idle()
-
-    assert node.status == "completed"
 
 
 def test_what_comes_while_a_run_waits_for_its_answer_is_seen_after_it() -> None:
@@ -223,16 +165,8 @@ class Patient(flow.Component):
 
     def perform(self, *args: Any) -> Any:
         Recorder.calls.append("perform")
-        if "ask" in args:
-            self.job.set_key("patient")
-            return hipq.WAIT
         if args:
             raise CodeError("as asked")
-        return None
-
-    def on_response(self, response: Any) -> None:
-        Recorder.calls.append("on_response")
-        raise CodeError("as asked")
 
     def shutdown(self) -> None:
         Recorder.calls.append("shutdown")
@@ -250,23 +184,6 @@ def test_a_node_whose_run_waits_is_terminated_at_once(args: list[str]) -> None:
 
     assert node.status == "terminated"
     assert Recorder.calls == ["perform", "shutdown"]
-
-
-def test_an_answer_that_could_not_be_taken_is_tried_again_in_its_time_before_the_end() -> None:
-    """This run has begun: it is not undone, and its partner not asked more often."""
-    node = flow.start(Patient, args=["ask"])
-    testing.drain()
-    node.terminate()
-    hipq.complete("t.patient", "patient", "yes")
-    testing.drain(errors=False)
-    assert node.status == "terminating"
-    assert Recorder.calls == ["perform", "on_response"]
-    for hours in (2, 4):
-        with hipq.testing.travel(hours=hours):
-            testing.drain(errors=False)
-
-    assert node.status == "terminated"
-    assert Recorder.calls == ["perform", *["on_response"] * 3, "shutdown"]
 
 
 def test_a_shutdown_that_was_cancelled_stops_no_dispatcher() -> None:
@@ -412,27 +329,6 @@ def test_a_message_that_somebody_else_has_read_is_not_read_by_the_run(
     assert (list(node.outputs["out"]) == [4]) == holds
 
 
-def test_a_message_that_two_runs_of_a_batch_have_read_is_taken_by_one(
-    script: Script, worker: FlowWorker
-) -> None:
-    """Both are children of the node on whose port it lies, and end in one transaction."""
-
-    def take(run: Any) -> None:
-        for item in run.parent.inputs["number"]:
-            run.out.write(item)
-
-    parent = flow.start(Double, data={"number": [1]}, run=False)
-    parent.pause()
-    children = [parent.spawn(name, "t.scripted") for name in ("one", "two")]
-    script.perform = take
-    worker.work()
-    with hipq.testing.travel(seconds=2):
-        worker.run_until_idle()
-
-    assert [value for child in children for value in child.outputs["out"]] == [1]
-    assert {child.status for child in children} == {"completed"}
-
-
 @pytest.mark.parametrize("change", ["set", "del", "nothing"])
 def test_a_default_that_comes_while_a_run_executes_stays(change: str, worker: FlowWorker) -> None:
     """The run has read the one before, which it lets be the port's default when it ends."""
@@ -466,21 +362,6 @@ def test_data_that_come_between_the_look_of_a_run_and_its_end(
     worker.run_until_idle()
 
     assert (node.inputs["number"].size == 0) == compares
-
-
-def test_a_message_is_not_to_blame_for_what_an_earlier_one_has_written(
-    worker: FlowWorker,
-) -> None:
-    """The run raises at the second one, but what was done before is refused: no port takes it."""
-    node, target = flow.start("t.poisoned", run=False), flow.start(Double, run=False)
-    node.outputs["out"].connect(target.inputs["number"])
-    node.inputs["x"].write_many(["text", "bad"])
-    worker.run_until_idle()
-
-    assert node.status == "failed"
-    assert "PortTypeError" in flow.get(node.pk).error
-    assert node.inputs["x"].peek(9) == ["text", "bad"]
-    assert not node.outputs["error"].size
 
 
 def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> None:
@@ -576,41 +457,6 @@ def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: 
         assert (node.status, out, left) == ("completed", ["why", "yes", 1, 2], [[], []])
     else:
         assert (node.status, out, left) == ("failed", [], [["why"], [1, 2]])
-
-
-def test_startup_is_repeated_if_its_run_cannot_take_its_answer(worker: FlowWorker) -> None:
-    node = flow.start(StartsAndAsks, data={"x": ["ask"]})
-    worker.run_until_idle()
-    hipq.complete("t.starts_and_asks", "key", "bad")
-    worker.run_until_idle()
-    assert (node.status, node.state.all()) == ("failed", {})
-    node.run(force=True)
-    worker.run_until_idle()
-    hipq.complete("t.starts_and_asks", "key", "good")
-    worker.run_until_idle()
-
-    assert (node.status, node.state.all()) == ("completed", {"starts": 1, "answer": "good"})
-
-
-@flow.component("t.starts_and_asks")
-class StartsAndAsks(flow.Component):
-    """Counts its startups, and asks if a message says so."""
-
-    x = flow.In()
-
-    def startup(self) -> None:
-        self.state.set(starts=self.state.get("starts", 0) + 1)
-
-    def perform(self) -> Any:
-        if self.x.read() != "ask":
-            return None
-        self.job.set_key("key")
-        return hipq.WAIT
-
-    def on_response(self, response: Any) -> None:
-        if response == "bad":
-            raise CodeError(response)
-        self.state.set(answer=response)
 
 
 @flow.component("t.each_after_answer", retry=hipq.Fixed(0, max_attempts=2))

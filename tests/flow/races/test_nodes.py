@@ -126,26 +126,6 @@ def test_who_changes_a_port_that_listens_holds_only_those_up_who_tell_it(
     assert live_runs(told) == 1
 
 
-@pytest.mark.usefixtures("nobody_waits")
-def test_a_node_that_cannot_run_is_failed_once_those_can_be_told_who_listen(
-    session: Session, dispatch: Dispatch
-) -> None:
-    broken, other, listener = (flow.start(Sum, run=False) for _ in range(3))
-    flow.Node.objects.filter(pk=broken.pk).update(job_options={"priority": "high"})
-    listener.inputs["number"].channels = [f"/flow/node/{broken.pk}"]
-    session.begin()
-    session(lambda: setattr(listener.inputs["number"], "channels", ["/flow"]))
-    for node in (broken, other):
-        node.inputs["number"].write(1)
-    dispatch()
-
-    assert (broken.status, other.status) == ("queued", "queued")
-    assert live_runs(other) == 1
-    session.commit()
-    dispatch()
-    assert broken.status == "failed"
-
-
 # Operators
 
 
