@@ -10,6 +10,7 @@ from typing import Any
 STANDARD_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SLACK_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 SHOPIFY_SECRET = "hush"
+STRIPE_SECRET = "whsec_c2VjcmV0"
 
 
 def standard_headers(
@@ -38,3 +39,15 @@ def shopify_headers(body: bytes, *, secret: str = SHOPIFY_SECRET) -> dict[str, s
     """Return the header of a message from Shopify."""
     digest = hmac.digest(secret.encode(), body, "sha256")
     return {"X-Shopify-Hmac-Sha256": b64encode(digest).decode()}
+
+
+def stripe_headers(body: bytes, at: Any, *, secret: str = STRIPE_SECRET) -> dict[str, str]:
+    """Return the header of a message from Stripe."""
+    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256)
+    return {"Stripe-Signature": f"t={at},v1={digest.hexdigest()}"}
+
+
+def github_headers(body: bytes, *, secret: str = STRIPE_SECRET) -> dict[str, str]:
+    """Return the header of a message from GitHub."""
+    digest = hmac.new(secret.encode(), body, hashlib.sha256)
+    return {"X-Hub-Signature-256": f"sha256={digest.hexdigest()}"}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import time_machine
 from django.test import RequestFactory
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 
 import hipq_django as hipq
+from tests.signing import github_headers, stripe_headers
 
 NOW = 1_700_000_000
 SECRET = "whsec_c2VjcmV0"
-OTHER_SECRET = "whsec_b3RoZXI="
 BODY = b'{"order": "order-1"}'
 
 
@@ -26,12 +24,11 @@ def request(body: bytes = BODY, **headers: str) -> Any:
 
 
 def stripe_header(body: bytes = BODY, secret: str = SECRET, at: Any = NOW) -> str:
-    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256)
-    return f"t={at},v1={digest.hexdigest()}"
+    return stripe_headers(body, at, secret=secret)["Stripe-Signature"]
 
 
 def github_header(body: bytes = BODY, secret: str = SECRET) -> str:
-    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+    return github_headers(body, secret=secret)["X-Hub-Signature-256"]
 
 
 def refuses(verifier: Any, message: Any) -> str:
@@ -50,33 +47,11 @@ def _time() -> Any:
 # Signed with a time
 
 
-def test_a_message_signed_like_stripes_is_authentic() -> None:
-    verify = hipq.StripeSignature(SECRET)
-
-    assert verify(request(Stripe_Signature=stripe_header())) is True
-
-
 def test_one_good_signature_among_several_is_enough() -> None:
     digest = stripe_header().partition("v1=")[2]
     header = f"t={NOW}, v0=abc, v1={'0' * 64}, v1={digest}"
 
     assert hipq.StripeSignature(SECRET)(request(Stripe_Signature=header)) is True
-
-
-@pytest.mark.parametrize("skew", [-300, -1, 0, 1, 300])
-def test_a_clock_may_be_off_by_the_tolerance(skew: int) -> None:
-    header = stripe_header(at=NOW + skew)
-
-    assert hipq.StripeSignature(SECRET)(request(Stripe_Signature=header)) is True
-
-
-@pytest.mark.parametrize("skew", [-301, 301, -NOW, 900_000_000_000 - NOW])
-def test_an_old_signature_and_one_of_the_future_are_refused(skew: int) -> None:
-    header = stripe_header(at=NOW + skew)
-
-    reason = refuses(hipq.StripeSignature(SECRET), request(Stripe_Signature=header))
-
-    assert f"{-skew} seconds old, and 300 are allowed" in reason
 
 
 def test_the_tolerance_and_the_header_can_be_chosen() -> None:
@@ -125,11 +100,6 @@ def test_a_prefix_can_be_chosen() -> None:
     refuses(verify, request(X_Signature=github_header()))
 
 
-@pytest.mark.parametrize("header", ["sha256=", "sha1=abc", "é", "sha256=é", f"sha256={'0' * 64}"])
-def test_another_signature_is_refused(header: str) -> None:
-    refuses(hipq.GitHubSignature(SECRET), request(X_Hub_Signature_256=header))
-
-
 # The secret itself
 
 
@@ -163,23 +133,6 @@ def test_who_says_so_believes_everybody() -> None:
 
 
 # Several secrets, and functions that return them
-
-EXCHANGED: list[Any] = [
-    ["old", SECRET],
-    (SECRET, b"old"),
-    lambda: SECRET,
-    lambda: ["old", SECRET],
-    SECRET.encode(),
-]
-
-
-@pytest.mark.parametrize("number", range(len(EXCHANGED)))
-def test_one_of_several_secrets_is_enough(number: int) -> None:
-    given = EXCHANGED[number]
-
-    assert hipq.StripeSignature(given)(request(Stripe_Signature=stripe_header())) is True
-    assert hipq.GitHubSignature(given)(request(X_Hub_Signature_256=github_header())) is True
-    assert hipq.SharedSecret("X-Token", given)(request(X_Token=SECRET)) is True
 
 
 def test_a_function_is_asked_at_each_message() -> None:
@@ -247,16 +200,6 @@ def test_a_function_that_raises_is_named_without_what_it_says() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
-def test_no_secret_is_in_what_is_printed(make: Any) -> None:
-    for given_secret in (SECRET, [SECRET, OTHER_SECRET], SECRET.encode()):
-        verify = make(given_secret)
-        shown = f"{verify!r} {verify} {vars(verify)}"
-
-        assert SECRET not in shown
-        assert OTHER_SECRET not in shown
-
-
 @pytest.mark.parametrize("header", ["", "X Token", "X-Token:", "X\nY", None, "ü"])
 def test_a_header_must_have_a_name(header: Any) -> None:
     with pytest.raises(hipq.ConfigurationError, match="is not the name of a header"):
@@ -272,24 +215,6 @@ def test_a_tolerance_is_a_number_of_seconds(tolerance: Any) -> None:
 # Whatever is sent
 
 
-@given(body=st.binary(max_size=200), other=st.binary(max_size=200))
-def test_a_signature_of_another_body_is_refused(body: bytes, other: bytes) -> None:
-    assume(body != other)
-    timed, plain = stripe_header(other), github_header(other)
-    message = request(body, Stripe_Signature=timed, X_Hub_Signature_256=plain)
-
-    refuses(hipq.StripeSignature(SECRET), message)
-    refuses(hipq.GitHubSignature(SECRET), message)
-
-
-@given(header=st.text(max_size=200))
-def test_no_header_is_more_than_refused(header: str) -> None:
-    message = request(Stripe_Signature=header, X_Hub_Signature_256=header, X_Token=header)
-
-    for make in BY_DIALECT:
-        refuses(make(SECRET), message)
-
-
 @given(
     time=st.text(alphabet="0123456789.-+e ", max_size=30),
     signatures=st.lists(st.text(alphabet="0123456789abcdef", max_size=70), max_size=5),
@@ -298,14 +223,3 @@ def test_no_timed_header_is_more_than_refused(time: str, signatures: list[str]) 
     header = ",".join([f"t={time}", *(f"v1={signature}" for signature in signatures)])
 
     refuses(hipq.StripeSignature(SECRET), request(Stripe_Signature=header))
-
-
-@given(skew=st.integers(-1_000, 1_000), tolerance=st.integers(1, 1_000))
-def test_the_tolerance_is_exact(skew: int, tolerance: int) -> None:
-    message = request(Stripe_Signature=stripe_header(at=NOW + skew))
-    verify = hipq.StripeSignature(SECRET, tolerance=tolerance)
-
-    if abs(skew) <= tolerance:
-        assert verify(message) is True
-    else:
-        refuses(verify, message)
