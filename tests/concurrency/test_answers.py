@@ -45,24 +45,55 @@ def statuses(results: list[Any]) -> list[str]:
     return sorted(str(answer.status) for answer in results)
 
 
-def test_of_different_answers_at_one_moment_the_first_wins() -> None:
+@pytest.mark.parametrize("said", ["different", "the same", "by callback"])
+def test_of_answers_at_one_moment_the_first_wins(said: str) -> None:
     """T17."""
     job = asked()
+    token = Token("default", job.pk, 1)
+    numbers = [complete(number) for number in range(THREADS)]
+    ways: dict[str, list[Callable[[], Answer]]] = {
+        "different": numbers,
+        "the same": numbers[:1] * THREADS,
+        "by callback": [lambda: answer_callback(token, "response", "paid")] * THREADS,
+    }
 
-    results = run_together(*[complete(number) for number in range(THREADS)])
+    results = run_together(*ways[said])
 
     job.refresh_from_db()
-    assert statuses(results) == ["accepted"] + ["late"] * (THREADS - 1)
+    others = "late" if said == "different" else "duplicate"
+    assert statuses(results) == ["accepted"] + [others] * (THREADS - 1)
     assert job.result == Answer.objects.get(status="accepted").payload
 
 
-def test_of_the_same_answer_at_one_moment_one_is_accepted() -> None:
-    """T17."""
-    asked()
+@pytest.mark.parametrize("beside", ["an error", "a timeout", "the end of its request", "its claim"])
+def test_a_response_at_one_moment_with_something_else_settles_the_job(
+    beside: str, rounds: int
+) -> None:
+    """T15, T16, T17: it settles the job also after the error."""
+    for _ in range(rounds):
+        job, worker = hipq.enqueue("ask", job_key="k"), HandWorker()
+        if beside != "its claim":
+            worker.run_pass()
+            worker.execute()
+        if beside in ("an error", "a timeout"):
+            worker.save()
+        if beside == "a timeout":
+            Job.objects.live().update(deadline="2001-01-01T00:00:00Z")
+        others: dict[str, Callable[[], Any]] = {
+            "an error": lambda: hipq.fail("ask", "k", error="declined"),
+            "a timeout": lambda: recovery.time_out_overdue(get_instance()),
+            "the end of its request": worker.save,
+            "its claim": worker.run_pass,
+        }
 
-    results = run_together(*[complete("paid")] * THREADS)
+        results = run_together(complete("paid"), others[beside])
+        worker.execute()
+        worker.save()
+        run_due_jobs()
 
-    assert statuses(results) == ["accepted"] + ["duplicate"] * (THREADS - 1)
+        job.refresh_from_db()
+        assert errors_of(results) == []
+        assert (job.outcome, job.result) == ("succeeded", "paid")
 
 
 @pytest.mark.parametrize("job_is_there", [True, False])
@@ -77,15 +108,6 @@ def test_a_message_that_is_delivered_twice_at_one_moment_is_stored_once(
 
     assert errors_of(results) == []
     assert set(results) == {Answer.objects.get()}
-
-
-def test_a_callback_that_comes_twice_at_one_moment_is_accepted_once() -> None:
-    """T17."""
-    token = Token("default", asked().pk, 1)
-
-    results = run_together(*[lambda: answer_callback(token, "response", "paid")] * THREADS)
-
-    assert statuses(results) == ["accepted"] + ["duplicate"] * (THREADS - 1)
 
 
 def test_batches_with_the_same_jobs_in_any_order_wait_for_each_other() -> None:
@@ -107,20 +129,6 @@ def test_batches_with_the_same_jobs_in_any_order_wait_for_each_other() -> None:
     assert Answer.objects.filter(status="accepted").count() >= len(keys)
 
 
-def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both(rounds: int) -> None:
-    """T17."""
-    for _ in range(rounds):
-        job = asked()
-
-        results = run_together(complete("paid"), lambda: hipq.fail("ask", "k", error="declined"))
-        run_due_jobs()
-
-        job.refresh_from_db()
-        assert errors_of(results) == []
-        # The response settles the job also after the error.
-        assert (job.outcome, job.result) == ("succeeded", "paid")
-
-
 def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both(rounds: int) -> None:
     for _ in range(rounds):
         job = asked()
@@ -134,52 +142,6 @@ def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both(rounds: int) ->
         else:
             assert (answer.status, job.result) == ("accepted", "paid")
             assert isinstance(cancelled, hipq.InvalidJobError)
-
-
-def test_an_answer_and_a_timeout_at_one_moment_lose_no_answer(rounds: int) -> None:
-    """T15: what the partner answered is worth more than our timeout."""
-    for _ in range(rounds):
-        job = asked()
-        Job.objects.live().update(deadline="2001-01-01T00:00:00Z")
-
-        results: list[Any] = run_together(
-            complete("paid"), lambda: recovery.time_out_overdue(get_instance())
-        )
-
-        job.refresh_from_db()
-        assert errors_of(results) == []
-        assert (job.outcome, job.result) == ("succeeded", "paid")
-
-
-def test_an_answer_while_the_end_of_the_request_is_saved_settles_the_job(rounds: int) -> None:
-    """T16."""
-    for _ in range(rounds):
-        job = hipq.enqueue("ask", job_key="k")
-        worker = HandWorker()
-        worker.run_pass()
-        worker.execute()
-
-        results: list[Any] = run_together(worker.save, complete("paid"))
-
-        job.refresh_from_db()
-        assert errors_of(results) == []
-        assert (job.outcome, job.result) == ("succeeded", "paid")
-
-
-def test_an_answer_while_the_job_is_claimed_settles_it(rounds: int) -> None:
-    """T16: early, or to the running job."""
-    for _ in range(rounds):
-        job = hipq.enqueue("ask", job_key="k")
-        worker = HandWorker()
-
-        results: list[Any] = run_together(worker.run_pass, complete("paid"))
-        worker.execute()
-        worker.save()
-        run_due_jobs()
-
-        job.refresh_from_db()
-        assert errors_of(results) == []
-        assert (job.outcome, job.result) == ("succeeded", "paid")
 
 
 # One does not see the other yet

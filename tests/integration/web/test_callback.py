@@ -68,26 +68,52 @@ def row(job: Job) -> dict[str, Any]:
     return dict(Job.objects.filter(pk=job.pk).values().get())
 
 
-@pytest.mark.conformance
-def test_a_response_settles_the_job(charge: Charge) -> None:
-    job = charge.asked()
+PAID, NO = {"response": "paid"}, {"error": "declined"}
+OK, AGAIN, GONE = (200, "accepted"), (200, "duplicate"), (410, "late")
+STORIES: dict[str, tuple[list[Any], tuple[str, int]]] = {
+    "a response": ([(1, PAID, OK)], ("succeeded", 1)),
+    "an error": ([(1, NO, OK)], ("running", 2)),
+    "the same again": ([(1, PAID, OK), (1, PAID, AGAIN)], ("succeeded", 1)),
+    "another one": ([(1, PAID, OK), (1, NO, GONE)], ("succeeded", 1)),
+    "to a final job": (["cancel", (1, PAID, GONE)], ("cancelled", 1)),
+    "to an attempt that was never answered": (["timeout", (1, PAID, OK)], ("succeeded", 2)),
+    "an error about that": (["timeout", (1, NO, GONE)], ("running", 2)),
+    "to an attempt that is over": ([(1, NO, OK), (1, PAID, GONE)], ("running", 2)),
+    "to the next one": ([(1, NO, OK), (2, NO, OK)], ("running", 3)),
+}
+"""What happens: the attempt by whose URL something comes, and what its sender is told."""
 
-    response = post(charge.urls[0], {"response": {"paid": True}})
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", STORIES)
+def test_what_comes_by_the_urls_of_a_job(name: str, charge: Charge, frozen_time: Any) -> None:
+    job = charge.asked()
+    steps, end = STORIES[name]
+
+    for step in steps:
+        if step == "cancel":
+            hipq.cancel(job)
+        elif step == "timeout":
+            frozen_time.shift(86_401)
+            run_due_jobs()
+        else:
+            attempt, body, (status, word) = step
+            assert told(post(charge.urls[attempt - 1], body)) == (status, {"status": word})
+            run_due_jobs()
 
     job.refresh_from_db()
-    assert told(response) == (200, {"status": "accepted"})
-    assert (job.outcome, job.result) == ("succeeded", {"paid": True})
+    assert (job.outcome if job.is_final else job.state, job.attempt) == end
+    assert Answer.objects.filter(job=job).count() == sum(isinstance(step, tuple) for step in steps)
 
 
 @pytest.mark.conformance
-def test_an_error_fails_the_attempt(charge: Charge) -> None:
+def test_a_job_that_was_pruned_is_gone(charge: Charge) -> None:
     job = charge.asked()
+    Job.objects.filter(pk=job.pk).delete()
 
-    response = post(charge.urls[0], {"error": "declined"})
+    assert post(charge.urls[0], PAID).status_code == 410
 
-    job.refresh_from_db()
-    assert told(response) == (200, {"status": "accepted"})
-    assert (job.state, job.error) == ("error", "declined")
+    assert Answer.objects.get().job is None
 
 
 @pytest.mark.parametrize("body", [{"response": None}, {"response": None, "error": None}])
@@ -106,106 +132,6 @@ def test_no_csrf_token_is_asked_for(charge: Charge) -> None:
     response = post(charge.urls[0], {"response": 1}, client=Client(enforce_csrf_checks=True))
 
     assert response.status_code == 200
-
-
-# Twice, late, of an earlier attempt
-
-
-@pytest.mark.conformance
-def test_the_same_answer_again_is_welcome_and_changes_nothing(charge: Charge) -> None:
-    job = charge.asked()
-    post(charge.urls[0], {"response": "paid"})
-    before = row(job)
-
-    response = post(charge.urls[0], {"response": "paid"})
-
-    assert told(response) == (200, {"status": "duplicate"})
-    assert row(job) == before
-
-
-@pytest.mark.conformance
-def test_another_answer_to_an_answered_attempt_is_gone_and_kept_as_late(charge: Charge) -> None:
-    job = charge.asked()
-    post(charge.urls[0], {"response": "paid"})
-
-    response = post(charge.urls[0], {"error": "declined"})
-
-    job.refresh_from_db()
-    assert told(response) == (410, {"status": "late"})
-    assert (job.result, Answer.objects.filter(job=job, status="late").count()) == ("paid", 1)
-
-
-@pytest.mark.conformance
-def test_an_answer_to_a_final_job_is_gone_and_kept_as_late(charge: Charge) -> None:
-    job = charge.asked()
-    hipq.cancel(job)
-
-    assert told(post(charge.urls[0], {"response": "paid"})) == (410, {"status": "late"})
-
-    job.refresh_from_db()
-    assert job.outcome == "cancelled"
-    assert Answer.objects.get().job == job
-
-
-@pytest.mark.conformance
-def test_an_earlier_attempt_that_was_never_answered_may_still_settle_the_job(
-    charge: Charge, frozen_time: Any
-) -> None:
-    job = charge.asked()
-    frozen_time.shift(86_401)
-    run_due_jobs()
-
-    response = post(charge.urls[0], {"response": "slow but paid"})
-
-    job.refresh_from_db()
-    assert len(charge.urls) == 2
-    assert told(response) == (200, {"status": "accepted"})
-    assert (job.outcome, job.result) == ("succeeded", "slow but paid")
-
-
-@pytest.mark.conformance
-def test_an_attempt_that_was_answered_with_an_error_is_over(charge: Charge) -> None:
-    job = charge.asked()
-    post(charge.urls[0], {"error": "declined"})
-    run_due_jobs()
-
-    response = post(charge.urls[0], {"response": "paid"})
-
-    job.refresh_from_db()
-    assert told(response) == (410, {"status": "late"})
-    assert (job.state, job.attempt) == ("running", 2)
-
-
-def test_the_error_of_an_earlier_attempt_does_not_fail_the_present_one(
-    charge: Charge, frozen_time: Any
-) -> None:
-    job = charge.asked()
-    frozen_time.shift(86_401)
-    run_due_jobs()
-
-    response = post(charge.urls[0], {"error": "declined"})
-
-    job.refresh_from_db()
-    assert told(response) == (410, {"status": "late"})
-    assert (job.state, job.attempt) == ("running", 2)
-
-
-def test_each_attempt_has_a_url_of_its_own(charge: Charge) -> None:
-    charge.asked()
-    post(charge.urls[0], {"error": "declined"})
-    run_due_jobs()
-
-    assert told(post(charge.urls[1], {"error": "declined"})) == (200, {"status": "accepted"})
-
-
-@pytest.mark.conformance
-def test_a_job_that_was_pruned_is_gone(charge: Charge) -> None:
-    job = charge.asked()
-    Job.objects.filter(pk=job.pk).delete()
-
-    assert post(charge.urls[0], {"response": "paid"}).status_code == 410
-
-    assert Answer.objects.get().job is None
 
 
 # Forged
