@@ -26,7 +26,6 @@ from hipq_django.dependencies.following import drop_needs
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
-from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 
 
@@ -42,12 +41,12 @@ def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     def perform(page: Sequence[Job], using: str) -> dict[int, str]:
         return _requeue(page, using, before(using))
 
-    return _do(jobs, "requeue_many", perform)
+    return _do(jobs, perform)
 
 
 def cancel_many(jobs: QuerySet[Job]) -> ManyResult:
     """Make each live job of a queryset final with the outcome cancelled; see `cancel`."""
-    return _do(jobs, "cancel_many", partial(cancel_page, "Cancelled"))
+    return _do(jobs, partial(cancel_page, "Cancelled"))
 
 
 def run_now_many(jobs: QuerySet[Job]) -> ManyResult:
@@ -55,7 +54,7 @@ def run_now_many(jobs: QuerySet[Job]) -> ManyResult:
 
     Jobs are skipped if they are not waiting, or if they are due already.
     """
-    return _do(jobs, "run_now_many", _run_now)
+    return _do(jobs, _run_now)
 
 
 arequeue_many = sync_to_async(requeue_many)
@@ -63,18 +62,8 @@ acancel_many = sync_to_async(cancel_many)
 arun_now_many = sync_to_async(run_now_many)
 
 
-def _do(jobs: QuerySet[Job], name: str, perform: Perform) -> ManyResult:
-    """Check what the caller of a verb gives, and do it to all jobs that nobody else has locked."""
-    if not (isinstance(jobs, QuerySet) and jobs.model is Job):
-        raise InvalidJobError(
-            f"{name}: an object of type {type(jobs).__name__} is not a queryset of jobs; give "
-            "Job.objects.filter(…), or, for single jobs, .filter(pk__in=[…])."
-        )
-    if jobs.query.combinator:
-        raise InvalidJobError(
-            f"{name}: a {jobs.query.combinator} of querysets cannot be filtered; join them by | "
-            "or &, or give Job.objects.filter(pk__in=jobs.values('pk'))."
-        )
+def _do(jobs: QuerySet[Job], perform: Perform) -> ManyResult:
+    """Do it to all jobs that nobody else has locked."""
     using = _database_of(jobs)
     check_commits(using)
     return in_pages(pages_of(jobs.using(using)), perform, using, skip_locked=True)

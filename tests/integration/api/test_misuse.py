@@ -11,7 +11,6 @@ import pytest
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.exceptions import HipqError, InvalidJobTypeError, UnknownOptionError
-from hipq_django.models import Job
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -19,16 +18,6 @@ pytestmark = pytest.mark.django_db
 
 async def new_jobs() -> AsyncIterator[hipq.NewJob]:
     yield hipq.NewJob("echo")
-
-
-@pytest.mark.parametrize("join", ["union", "intersection", "difference"])
-@pytest.mark.parametrize("verb", [hipq.cancel_many, hipq.run_now_many, hipq.requeue_many])
-def test_querysets_that_are_joined(verb: Any, join: str) -> None:
-    hipq.enqueue("echo")
-    jobs = getattr(Job.objects.filter(job_key="a"), join)(Job.objects.filter(priority=100))
-
-    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb.__name__}: a {join} of querysets"):
-        verb(jobs)
 
 
 @pytest.mark.parametrize("decorator", ["on_response", "on_error"])
