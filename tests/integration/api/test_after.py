@@ -18,7 +18,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.answers.cancelling import cancel_locked
-from hipq_django.api import batches, pages
+from hipq_django.api import pages
 from hipq_django.conf.instances import get_instance
 from hipq_django.dependencies import needs
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
@@ -114,11 +114,6 @@ def test_a_job_after_jobs_that_have_succeeded_starts_at_once(step: Any) -> None:
     assert b.hold_time is None
     run_due_jobs()
     assert ran[-1] == ("b", ["A"])
-
-
-def test_after_nothing_means_now(step: Any) -> None:
-    assert step.using(after=[]).enqueue("a").hold_time is None
-    assert not Link.objects.exists()
 
 
 @pytest.mark.conformance
@@ -301,19 +296,6 @@ def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
     assert row(b).rank == row(b).queue.ordering.rank(later, 7)
 
 
-@pytest.mark.conformance
-def test_a_held_job_can_be_cancelled(step: Any) -> None:
-    a = step.using(delay=60).enqueue("a")
-    b = step.using(after=[a]).enqueue("b")
-
-    hipq.cancel(b, "not wanted any more")
-    hipq.run_now(a)
-    run_due_jobs()
-
-    assert row(b).error == "not wanted any more"
-    assert ran == [("a", [])]
-
-
 # Chains
 
 
@@ -324,12 +306,6 @@ def test_a_chain_runs_one_after_the_other(step: Any) -> None:
 
     assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
     assert outcomes(*jobs) == ["succeeded"] * 3
-
-
-def test_a_chain_of_one_or_none(step: Any) -> None:
-    assert hipq.chain() == []
-    [job] = async_to_sync(hipq.achain)(step.new("a"))
-    assert job.hold_time is None
 
 
 @pytest.mark.conformance
@@ -388,14 +364,6 @@ def test_a_block_that_raises_creates_nothing(step: Any) -> None:
 
     assert not Job.objects.exists()
     assert not Batch.objects.exists()
-
-
-def test_a_new_job_may_be_a_member_of_several_batches_and_of_none(step: Any) -> None:
-    new = step.new("a")
-    with hipq.batch() as one, hipq.batch(then=step.new("then")) as other:
-        jobs = [one.enqueue(new), *other.enqueue_many([new, new]), *hipq.enqueue_many([new])]
-
-    assert [job.batch for job in jobs] == [one, other, other, None]
 
 
 @pytest.mark.conformance
@@ -619,25 +587,6 @@ def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
         hipq.cancel_batch(batch)
 
 
-@pytest.mark.conformance
-def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
-    step: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with hipq.batch() as batch:
-        batch.enqueue_many([step.using(delay=60).new(name) for name in "abcd"])
-
-    def end_first(ids: Any, *given: Any) -> pages.ManyResult:
-        monkeypatch.undo()
-        Job.objects.filter(pk__in=ids[0]).delete()
-        return pages.in_pages(ids, *given)
-
-    monkeypatch.setattr(batches, "PAGE_SIZE", 2)
-    monkeypatch.setattr(batches, "in_pages", end_first)
-
-    assert hipq.cancel_batch(batch) == 2
-    assert not batch.jobs.exclude(outcome="cancelled").exists()
-
-
 @pytest.mark.parametrize("name", ["x" * 201, None])
 def test_a_batch_with_a_name_that_cannot_be_stored_is_refused(step: Any, name: Any) -> None:
     async def in_async_code() -> None:
@@ -661,18 +610,6 @@ def test_a_batch_takes_jobs_of_its_own_instance_only(step: Any, settings: Settin
         hipq.batch() as batch,
     ):
         hipq.enqueue("step", {"name": "a"}, batch=batch, instance="mailing")
-
-
-def test_a_chain_joins_no_batch_that_is_over(step: Any) -> None:
-    with hipq.batch() as batch:
-        pass
-
-    with pytest.raises(hipq.InvalidJobError, match="has ended; begin another one"):
-        hipq.chain(step.using(batch=batch).new("a"), step.new("b"))
-    with hipq.batch() as open_batch:
-        jobs = hipq.chain(step.using(batch=open_batch).new("a"), step.new("b"))
-
-    assert [row(job).batch_id for job in jobs] == [open_batch.pk, None]
 
 
 @pytest.mark.conformance
@@ -872,21 +809,6 @@ def test_a_job_that_succeeded_is_followed_although_it_was_requeued(step: Any) ->
     run_due_jobs()
     assert sorted(ran) == [("a", []), ("b", ["A"])]
     assert [needed.pk for needed, _ in Job.objects.get(origin=b).inputs()] == [a.pk]
-
-
-def test_what_was_cancelled_with_a_held_job_follows_it_again(step: Any) -> None:
-    a = step.using(delay=60).enqueue("a")
-    b, _ = hipq.chain(step.using(after=[a]).new("b"), step.new("c"))
-    hipq.cancel(b)
-    run_due_jobs()
-
-    hipq.requeue(row(b), dependents=True)
-    run_due_jobs()
-    assert ran == []
-
-    hipq.run_now(a)
-    run_due_jobs()
-    assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
 
 
 @pytest.mark.parametrize("requeue", REQUEUES)

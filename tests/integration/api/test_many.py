@@ -19,7 +19,7 @@ import hipq_django as hipq
 from hipq_django.api import pages
 from hipq_django.database import clock
 from hipq_django.domain.states import WAITING, State
-from hipq_django.models import Answer, Job
+from hipq_django.models import Job
 from hipq_django.signals import job_enqueued, job_finished
 from tests.factories import JobFactory, JobTypeFactory
 from tests.faults import breaking
@@ -140,17 +140,6 @@ def test_live_jobs_of_every_state_are_cancelled(django_capture_on_commit_callbac
     assert sorted(cancelled.filter(pk__in=live).values_list("pk", flat=True)) == sorted(live)
     assert sorted(told) == sorted(live)
     assert hipq.cancel_many(ALL()).done == 0
-
-
-@pytest.mark.conformance
-def test_early_answers_of_cancelled_jobs_are_late() -> None:
-    hipq.enqueue("ask", job_key="k", delay=60)
-    answer = hipq.complete("ask", "k", {})
-    assert answer.status == "early"
-
-    hipq.cancel_many(ALL())
-
-    assert Answer.objects.get().status == "late"
 
 
 # Run now

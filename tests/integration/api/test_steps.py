@@ -520,18 +520,6 @@ def test_what_a_crash_has_left_is_told_by_the_sweep(
     assert row(job).result == {"1": {"result": {"size": 1}}, "2": {"result": {"size": 2}}}
 
 
-def test_a_job_that_has_ended_meanwhile_is_not_told(gatherer: Any) -> None:
-    gatherer(1)
-    job = hipq.enqueue("film")
-    worker = HandWorker()
-    worker.work()
-    hipq.cancel(job)
-    run_due_jobs()
-
-    assert row(job).outcome == "cancelled"
-    assert not row(job).answers.exists()
-
-
 def test_gathering_in_async_code(declare: Declare, resize: Any) -> None:
     @declare("film")
     async def film(job: Job) -> Any:

@@ -6,9 +6,8 @@ import copy
 import functools
 import inspect
 import pickle
-import re
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
@@ -321,22 +320,6 @@ def test_arguments_are_converted_as_the_setting_says(declare: Declare, settings:
         hipq.enqueue("wait", {"days": "soon"})
 
 
-def test_stored_arguments_of_another_type_fail(declare: Declare, settings: Settings) -> None:
-    """They were stored before the setting, or by code with other annotations."""
-    pytest.importorskip("pydantic", reason="needs the extra pydantic")
-    job = declare.task("wait")(lambda days: None).enqueue("soon")
-    declare.forget_all()
-    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
-
-    def wait_for(days: timedelta) -> None: ...
-
-    declare.task("wait")(wait_for)
-    run_due_jobs()
-
-    assert (row(job).outcome, row(job).attempt) == ("failed", 1)
-    assert re.search(r"wait: argument days: .*, not 'soon'\.", row(job).error)
-
-
 # Response and retry handlers
 
 
@@ -470,23 +453,9 @@ def test_what_a_task_takes_is_said_by_the_newest_worker(
             "send_invoice takes no argument 'invoce_id'; did you mean 'invoice_id'?",
         ),
         (
-            {"invoice_id": 7, "user": User()},
-            "send_invoice: argument user is a User: give user.pk, the worker reads the row anew.",
-        ),
-        (
-            {"invoice_id": 7, "at": datetime(2026, 11, 22)},  # noqa: DTZ001 - any datetime
-            "send_invoice: argument at is a datetime: give at.isoformat(), or set ARGUMENTS to "
-            "PydanticArguments.",
-        ),
-        (
             {"invoice_id": 7, "user": {"members": [1, User()]}},
             "send_invoice: argument user['members'][1] is a User: give user['members'][1].pk, the "
             "worker reads the row anew.",
-        ),
-        (
-            {"invoice_id": 7, "at": [{"from": float("inf")}]},
-            "send_invoice: argument at[0]['from'] is not JSON: it is inf, which JSON does not "
-            "have; use None or text.",
         ),
     ],
 )
@@ -511,28 +480,17 @@ def test_bad_arguments_are_named_with_the_way_out(
     assert not Job.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("a\0b", "['note'] holds the NUL character, which databases refuse in text"),
-        ("\ud800", "['note'] holds a lone surrogate, which is not text; remove it"),
-    ],
-)
-def test_text_that_cannot_be_stored_is_named_when_the_job_is_stored(
-    declare: Declare, given: str, said: str
-) -> None:
+def test_text_that_cannot_be_stored_is_named_when_the_job_is_stored(declare: Declare) -> None:
     """Looking into each text costs too much for `.new`."""
 
     @declare.task("shop.jobs.send_note")
     def send_note(note: str) -> None: ...
 
-    for enqueue in (
-        lambda: send_note.enqueue(given),
-        lambda: hipq.enqueue_many([send_note.new(given)]),
-    ):
-        with pytest.raises(hipq.ArgumentsError) as raised:
+    new = send_note.new("a\0b")
+    said = r"^send_note: job_data is not JSON: \['note'\] holds the NUL character"
+    for enqueue in (lambda: send_note.enqueue("a\0b"), lambda: hipq.enqueue_many([new])):
+        with pytest.raises(hipq.ArgumentsError, match=said):
             enqueue()
-        assert str(raised.value).startswith(f"send_note: job_data is not JSON: {said}")
     assert not Job.objects.exists()
 
 
@@ -633,15 +591,6 @@ def test_two_declarations_of_one_name_are_refused(declare: Declare) -> None:
     for name, aliases, said in cases:
         with pytest.raises(hipq.InvalidJobTypeError, match=said):
             declare(name, aliases=aliases)(send)
-
-
-def test_a_module_that_is_reloaded_may_drop_an_alias(declare: Declare) -> None:
-    declare("quiz", aliases=["asked"])(send)
-    declare("quiz", aliases=[])(send)
-
-    declared = declare("asked")(send)
-
-    assert declared.name == "asked"
 
 
 def test_an_argument_may_be_called_as_that_of_any_method(declare: Declare) -> None:
