@@ -37,8 +37,8 @@ job_failed = Signal()
 """An attempt ended in an error; `job.state` is error, retry or final.
 
 `exception` is what the handler raised; None if no handler raised (a timeout, a lost worker, an
-error answer). If the job type has sensitive fields it is a stand-in with the masked text, and so is
-`job.error` masked, here and in `job_finished`.
+error answer). If the job type has sensitive fields it is one of that name with the masked text, and
+`job.error` is masked, here and in `job_finished`.
 """
 
 job_finished = Signal()

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from hipq_django.domain.class_names import with_text
 from hipq_django.domain.serialization import CUT, error_of
-from hipq_django.domain.stand_ins import stand_in_for
 from hipq_django.domain.tokens import MASK, without_tokens
 from hipq_django.events import Fields
 from hipq_django.exceptions import InvalidJobError
@@ -141,10 +141,10 @@ class Redactor:
         return _without_any(text, self._spelled())
 
     def mask_error(self, error: BaseException) -> BaseException:
-        """Return an exception that may be logged: a stand-in with the masked text."""
+        """Return an exception that may be logged, with the masked text."""
         if not self.fields:
             return error
-        return stand_in_for(error, self.mask_text(error_of(error)))
+        return with_text(error, self.mask_text(error_of(error)))
 
     def _spelled(self) -> dict[int, set[str]]:
         """Return the known values as they are spelled in texts, by length, the longest first."""

@@ -1,16 +1,12 @@
 """Tracebacks as text, as `traceback.format_exception` writes them, at a fraction of its cost.
 
-Jobs that fail together mostly fail at the same places, so the text of a place is cached. And the
-way back: from a text to a traceback through the same places.
+Jobs that fail together mostly fail at the same places, so the text of a place is cached.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 import traceback
-from functools import lru_cache
-from types import CodeType, FrameType, FunctionType, TracebackType
+from types import CodeType, TracebackType
 
 MAX_PLACES = 2_000
 """How many places are cached."""
@@ -116,49 +112,3 @@ def _message(exception: BaseException) -> str:
     except BaseException as error:  # a message may even raise SystemExit
         raise _UnusualError from error
     return f"{name}: {message}\n" if message else f"{name}\n"
-
-
-# From a text to a traceback
-
-Step = tuple[str, int, str]
-"""File, line and function."""
-
-_step = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-
-
-def steps_of(text: str) -> tuple[Step, ...]:
-    """Return the places in the traceback of the last exception in a text."""
-    last = text.rpartition(_CAUSE)[2].rpartition(_CONTEXT)[2]
-    return tuple([(file, int(line), name) for file, line, name in _step.findall(last)])
-
-
-@lru_cache(maxsize=200)
-def through(steps: tuple[Step, ...]) -> TracebackType:
-    """Return a traceback through these places, without values and without callers."""
-    place: TracebackType | None = None
-    for file, line, name in reversed(steps):
-        place = TracebackType(place, _frame(file, line, name), 0, line)
-    assert place is not None  # noqa: S101 - there is a step
-    return place
-
-
-def _frame(file: str, line: int, name: str) -> FrameType:
-    """Return a frame of a generator that never runs: other frames would keep those below alive."""
-    code = _never.__code__.replace(
-        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name
-    )
-    module = {"__name__": _module_of(file), "__file__": file}
-    frame: FrameType = FunctionType(code, module)().gi_frame
-    return frame
-
-
-def _never():  # type: ignore[no-untyped-def]  # its code is a template
-    yield
-
-
-def _module_of(file: str) -> str | None:
-    """Return the name of the module that was read from a file, by which trackers group."""
-    for name, module in [*sys.modules.items()]:
-        if getattr(module, "__file__", None) == file:
-            return name
-    return None

@@ -15,11 +15,9 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from hipq_django import events
-from hipq_django.domain.class_names import class_names
+from hipq_django.domain.class_names import stored_exception
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn
-from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
-from hipq_django.domain.tracebacks import format_exception
 from hipq_django.exceptions import WorkerLost
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Attempt, Job, JobType
@@ -73,7 +71,7 @@ def _log_failure(result: Failed, decided: Decided | None) -> None:
 def _raised_now(result: Failed) -> Raised:
     if result.exception is not None:
         return Raised(result.exception, result.traceback)
-    return raised_before(result.claim.snapshot.job_type, result.classes, result.error, NONE)
+    return _stored(result.classes, result.error, NONE)
 
 
 def _recorded(result: Decided, traceback: str) -> tuple[Any, Raised]:
@@ -84,9 +82,8 @@ def _recorded(result: Decided, traceback: str) -> tuple[Any, Raised]:
     error = result.claim.job.error
     if result.exception is not None:
         return error, Raised(result.exception, result.traceback)
-    job_type, failure = result.claim.snapshot.job_type, result.claim.failure
-    classes = failure.classes if failure else ()
-    return error, raised_before(job_type, classes, error, traceback)
+    failure = result.claim.failure
+    return error, _stored(failure.classes if failure else (), error, traceback)
 
 
 def _log_decided(decided: Decided, error: Any, raised: Raised) -> None:
@@ -145,23 +142,15 @@ def _log_progress(result: Result) -> None:
 def log_lost_decision(job: Job, attempt: Attempt) -> None:
     """Log that a job has failed because worker after worker died while its code decided."""
     why = attempt.why_not_again
-    at_first = raised_before(
-        job.job_type, attempt.exception_classes, attempt.error, attempt.traceback
-    )
-    lost = raised_before(job.job_type, class_names(WorkerLost), why, NONE).exception
-    if lost is not None:
-        lost.__cause__ = at_first.exception
+    lost = WorkerLost(why)
+    lost.__cause__ = stored_exception(attempt.exception_classes, attempt.error)
     about = {"row": job, "error": job.error, "outcome": job.outcome}
     events.error("job_failed", f"final: {why}", exception=lost, **about)
 
 
-def raised_before(job_type: JobType, classes: Sequence[str], error: Any, traceback: str) -> Raised:
-    """Return what stands for the exception of a recorded failure."""
-    declared = get_declared(job_type.instance, job_type.name)
-    place = place_of(traceback, job_type.name, declared.handler if declared else None)
-    exception = stand_in(classes, error, place)
-    known = traceback if traceback != NONE else format_exception(exception)
-    return Raised(exception, known)
+def _stored(classes: Sequence[str], error: Any, traceback: str) -> Raised:
+    """Return an exception by what is stored of a failure, and the traceback that is stored."""
+    return Raised(stored_exception(classes, error), "" if traceback == NONE else traceback)
 
 
 def _tracebacks(results: Sequence[Decided]) -> Mapping[int, str]:

@@ -9,12 +9,11 @@ from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
 from hipq_django.database.clock import steady
-from hipq_django.domain.class_names import class_names
+from hipq_django.domain.class_names import class_names, with_text
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import Decision, Failure, GiveUp
 from hipq_django.domain.serialization import error_of
-from hipq_django.domain.stand_ins import stand_in_for
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
 from hipq_django.engines.rows import raw_values
@@ -288,4 +287,4 @@ def refusal(result: Result, error: BaseException) -> tuple[str, BaseException]:
     if not redactor.fields:
         return text, error
     text = text.partition("\n")[0]  # the rest may quote the row, with a part of a value
-    return text, stand_in_for(error, text)
+    return text, with_text(error, text)

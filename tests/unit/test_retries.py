@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import hipq_django as hipq
-from hipq_django.domain.class_names import class_names
+from hipq_django.domain.class_names import class_names, stored_exception
 from hipq_django.domain.retries import (
     Counts,
     Decision,
@@ -241,3 +241,16 @@ def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, object], mes
 def test_wait_is_one_value_even_after_pickling() -> None:
     assert pickle.loads(pickle.dumps(hipq.WAIT)) is hipq.WAIT
     assert repr(hipq.WAIT) == "hipq_django.WAIT"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [("KeyError: 'x'", "'x'"), ("exception KeyError", ""), ("something", "something")],
+)
+def test_a_stored_exception_has_the_name_of_its_class_and_its_text_once(
+    error: str, text: str
+) -> None:
+    made = stored_exception(("builtins.KeyError",), error)
+
+    assert (type(made).__name__, type(made).__module__, str(made)) == ("KeyError", "builtins", text)
+    assert type(stored_exception(class_names(JobTimeout), "late")) is JobTimeout
