@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hipq_django.flow.web import verbs
@@ -32,8 +32,8 @@ class Endpoint(NamedTuple):
     permission: str
     verb: Callable[[Call], dict[str, Any]]
     fields: Fields = {}
-    others: Callable[[Call], Iterable[int]] = verbs.no_others
-    """The ids of the nodes that its verb locks beside the one of its address."""
+    locks_tree: bool = False
+    """Whether its verb locks other nodes beside the one of its address."""
 
     @property
     def may_run(self) -> bool:
@@ -108,7 +108,7 @@ ENDPOINTS = (
     Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", verbs.run, RUN),
     Endpoint(
         "POST", f"{NODE_ROUTE}/terminate", "terminate_node", verbs.terminate,
-        {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)}, verbs.tree,
+        {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)}, locks_tree=True,
     ),
     Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", verbs.lock, {"ttl": required(NUMBER)}),
     Endpoint(
@@ -118,15 +118,15 @@ ENDPOINTS = (
     Endpoint("POST", f"{NODE_ROUTE}/unlock", "edit_node", verbs.unlock, {"token": required(TEXT)}),
     Endpoint(
         "POST", f"{NODE_ROUTE}/adopt", "edit_node", verbs.adopt,
-        {"child": required(NODE), "name": required(TEXT)}, verbs.adopted,
+        {"child": required(NODE), "name": required(TEXT)}, locks_tree=True,
     ),
     Endpoint(
         "POST", f"{NODE_ROUTE}/disown", "edit_node", verbs.disown, {"name": required(TEXT)},
-        verbs.disowned,
+        locks_tree=True,
     ),
     Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", verbs.graph),
     Endpoint(
         "POST", f"{NODE_ROUTE}/graph", "edit_graph", verbs.edit_graph, {"spec": required(OBJECT)},
-        verbs.changed,
+        locks_tree=True,
     ),
 )  # fmt: skip

@@ -8,9 +8,7 @@ from typing import Any
 from hipq_django import flow
 from hipq_django.domain.redaction import without_masks
 from hipq_django.flow.declared_ports import is_own_channel
-from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.applying import apply, refuse_private
-from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.graphs.publicity import check_channels, permissions_of
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
@@ -29,35 +27,6 @@ FEW, MOST = 10, 100
 """How many messages are shown: if nothing else is said, and at most."""
 
 Answer = dict[str, Any]
-
-
-# The other nodes that a verb locks
-
-
-def no_others(_call: Call) -> list[int]:
-    """Return none."""
-    return []
-
-
-def tree(call: Call) -> list[int]:
-    """Return all below the node."""
-    return tree_of(call.node)
-
-
-def adopted(call: Call) -> list[int]:
-    """Return the root of the node's tree, and what it adopts."""
-    return [ancestors_of(call.node)[-1], call.named("child").pk]
-
-
-def disowned(call: Call) -> list[int]:
-    """Return the child that is let go."""
-    child = call.node.child(call.fields["name"])
-    return [] if child is None else [child.pk]
-
-
-def changed(call: Call) -> set[int]:
-    """Return what a change of the graph concerns."""
-    return nodes_of_change(call.node, call.fields["spec"])
 
 
 # Channels

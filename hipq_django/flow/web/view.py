@@ -17,6 +17,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import ConfigurationError, HipqError
 from hipq_django.flow.contexts import Room, context, set_group
 from hipq_django.flow.family import ancestors_of, lock_nodes
+from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.grouping import group
 from hipq_django.flow.models import Request
 from hipq_django.flow.settings import flow_settings
@@ -141,7 +142,10 @@ def _lock_first(call: Call, endpoint: Endpoint, how: Mapping[str, Any]) -> None:
 
     So does everybody who locks nodes and ports.
     """
-    ids = {call.node.pk, *endpoint.others(call)}
+    ids = {call.node.pk}
+    if endpoint.locks_tree:
+        ids |= nodes_of_change(call.node, call.fields.get("spec"))
+        ids |= {call.named("child").pk} if "child" in call.fields else set()
     if how.get("parent"):
         ids.update(ancestors_of(call.node)[1:2])
     lock_nodes(ids, call.node.using)
