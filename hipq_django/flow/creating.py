@@ -321,28 +321,28 @@ def set_ports(
         declared = find_component(row.instance, row.job_type.name)
         for direction, given in (("in", inputs), ("out", outputs)):
             if given is not None:
-                _set_side(row, direction, merged(declared, direction, given), declared)
+                _set_side(row, direction, merged(declared, direction, given))
 
 
-def _set_side(
-    node: Node,
-    direction: str,
-    wanted: Mapping[str, PortOptions],
-    declared: ComponentDeclaration,
-) -> None:
+def _set_side(node: Node, direction: str, wanted: Mapping[str, PortOptions]) -> None:
     rows = NodePort.objects.using(node.using).filter(node=node, direction=direction)
     list(locked(rows.order_by("pk"), to_delete=True))  # waits for who creates one by `*`
     there = {row.name: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _delete_ports([row.pk for name, row in there.items() if name not in wanted], node.using)
     for name, port in wanted.items():
-        new = _port_row(node, direction, port, declared)
-        old = there[name] if name in there else _insert_port(new, node.using)
-        if old is not None:
-            new.pk = old.pk
-            old.channel_rows.all().delete()
-            Message.objects.using(node.using).filter(port=new.pk, as_default=True).delete()
-            new.save(using=node.using, force_update=True)
+        _write_port(node, direction, port, there.get(name), None)
+
+
+def _write_port(
+    node: Node, direction: str, port: PortOptions, old: NodePort | None, before: PortOptions | None
+) -> None:
+    """Create a port, or write what differs from its options `before`; all, if these are unknown."""
+    new = _port_row(node, direction, port, find_component(node.instance, node.job_type.name))
+    old = old or _insert_port(new, node.using)
+    if old is None:
         set_channels(new, port.channels)
+    else:
+        _change_port(old, before, port, is_declared=new.declared)
 
 
 def _insert_port(new: NodePort, using: str) -> NodePort | None:
@@ -381,15 +381,8 @@ def change_ports(
         there = {row.name: row for row in wanted}
         _delete_empty_ports([there[name].pk for name in gone if name in there], node.using)
         for name in changed:
-            old = there.get(name)
-            if old is None:
-                declared = find_component(node.instance, node.job_type.name)
-                new = _port_row(node, direction, after[name], declared)
-                old = _insert_port(new, node.using)
-            if old is None:
-                set_channels(new, after[name].channels)
-            else:
-                _change_port(old, before.get(name) or before.get(ANY), after[name])
+            known = before.get(name) or before.get(ANY)
+            _write_port(node, direction, after[name], there.get(name), known)
     return True
 
 
@@ -417,9 +410,13 @@ def _differing(before: PortOptions | None, after: PortOptions) -> dict[str, Any]
     return {key: value for key, value in new.items() if not is_same(old.get(key, NOTHING), value)}
 
 
-def _change_port(row: NodePort, before: PortOptions | None, after: PortOptions) -> None:
+def _change_port(
+    row: NodePort, before: PortOptions | None, after: PortOptions, *, is_declared: bool
+) -> None:
     """Write the options of a port that differ; of one of which nothing is known, all."""
     differing, new = _differing(before, after), _values_of(after)
+    if row.declared != is_declared:
+        differing["declared"] = is_declared
     if {"has_default", "value"} & set(differing):
         differing |= {"has_default": new["has_default"], "value": new["value"], "value_context": {}}
         Message.objects.using(row.using).filter(port=row, as_default=True).delete()
