@@ -15,13 +15,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from django.db import Error, OperationalError, connections, transaction
+from django.db import connections, transaction
 from django.db.models import QuerySet
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.job_options import in_json
@@ -85,8 +85,8 @@ def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, An
     """Tell workers of another release which arguments, and which kind, this type has now.
 
     By its kind, workers find the code of a type that nobody declared before its first job. Once in
-    a process, and not in the caller's transaction, which others would wait for. If that is rolled
-    back, or the row is locked, the next one does it.
+    a process, and not in the caller's transaction, which others would wait for. Where that fails,
+    as for a role that may only enqueue, workers do it when they start.
     """
     key = (config.database, row.instance, row.name)
     if key in _written:
@@ -95,16 +95,13 @@ def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, An
     rows = JobType.objects.using(config.database).filter(pk=row.pk)
 
     def write() -> None:
-        if key in _written:
-            return
-        try:
-            with _unless_locked(config.database, []):
-                rows.update(**code, update_time=clock.now(config.database))
-                _written.add(key)
-        except Error as error:
-            if not is_refusal(error):
-                raise
-            _written.add(key)  # this role may only enqueue: workers write it when they start
+        if key not in _written:
+            _written.add(key)
+            Isolation.together(update)
+
+    def update() -> None:
+        with worker_transaction(config.database):
+            rows.update(**code, update_time=clock.now(config.database))
 
     transaction.on_commit(write, using=config.database, robust=True)
 
@@ -195,7 +192,7 @@ def _create_missing(
     missing = [one for one in get_all_declared(config.name) if one.name not in found]
     for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
         if name not in queues:
-            with _unless_locked(config.database, left, f"queue {name}"):
+            with _apart(config.database, left, f"queue {name}"):
                 queues[name] = _create_queue(config, name)
     _create_job_types(config, missing, queues, left)
 
@@ -203,7 +200,7 @@ def _create_missing(
 def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str], *, is_reset: bool) -> None:
     wanted = _queue_values(config, queue.name)
     if queue.name in config.queues and (is_reset or queue.declared != wanted):
-        with _unless_locked(config.database, left, f"queue {queue.name}"):
+        with _apart(config.database, left, f"queue {queue.name}"):
             change = partial(changes, wanted=wanted, is_reset=is_reset)
             _write(Queue.objects.using(config.database), queue, change)
 
@@ -216,20 +213,18 @@ def _sync_job_type(
 ) -> None:
     declared = get_declared(config.name, row.name)
     if declared is not None and change(row, declared):
-        with _unless_locked(config.database, left, f"job type {row.name}"):
+        with _apart(config.database, left, f"job type {row.name}"):
             _write(_job_types(config), row, lambda now: change(now, declared))
 
 
 @contextmanager
-def _unless_locked(using: str, left: list[str], what: str = "them") -> Iterator[None]:
-    """Write rows, unless somebody has locked them: then note what is left as it is."""
-    try:
+def _apart(using: str, left: list[str], what: str) -> Iterator[None]:
+    """Write a row in a transaction; note it as `left` if it does not let that happen."""
+    with Isolation[str]("sync", "row").apart(what):
         with worker_transaction(using):
             yield
-    except OperationalError as error:
-        if not is_locked_out(error):
-            raise
-        left.append(what)
+        return
+    left.append(what)
 
 
 def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any]]) -> None:
@@ -293,13 +288,15 @@ def _create_job_types(
         for declared in sorted(ready, key=lambda declared: declared.name)
     ]
     create = partial(JobType.objects.using(config.database).bulk_create, ignore_conflicts=True)
-    locked_out: list[str] = []
-    if rows:
-        with _unless_locked(config.database, locked_out):
-            create(rows)
-    for row in rows if locked_out else ():
-        with _unless_locked(config.database, left, f"job type {row.name}"):
-            create([row])
+
+    def create_all() -> bool:
+        with worker_transaction(config.database):
+            return bool(create(rows))
+
+    if rows and not Isolation.together(create_all):
+        for row in rows:
+            with _apart(config.database, left, f"job type {row.name}"):
+                create([row])
 
 
 def _of_declaration(declared: Declaration) -> dict[str, Any]:

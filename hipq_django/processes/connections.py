@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -15,10 +15,12 @@ from asgiref.sync import SyncToAsync
 from django.core.cache import caches
 from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from hipq_django.conf.instances import longest_silence
 from hipq_django.database.clock import steady
-from hipq_django.processes.patience import unbound_waits
+from hipq_django.database.transactions import LOCK_MILLISECONDS
+from hipq_django.signals import call_receivers_in
 
 # The process's own connections: they must not wait for a dead peer.
 
@@ -57,6 +59,91 @@ def give_back_own() -> None:
         if settings is not None:
             connection.settings_dict = settings
     unbound_waits()
+
+
+# How long statements of the process's own threads wait for locks of others
+
+_bounded: WeakSet[BaseDatabaseWrapper] = WeakSet()
+"""The connections of such threads."""
+
+
+def bound_waits(using: str) -> None:
+    """Let no statement of this thread wait for a lock for longer than `worker_transaction` does.
+
+    It would wait for as long as a migration, or a forgotten session, keeps a table locked. The
+    bound is a setting of the session, which costs nothing. It is lifted for receivers of signals:
+    they are the project's code, and have no connection of their own.
+    """
+    connection = connections[using]
+    if connection.vendor == "postgresql" and not connection.settings_dict["OPTIONS"].get("pool"):
+        _bounded.add(connection)
+        call_receivers_in(unbounded)
+        connection_created.connect(_bound_new, dispatch_uid=__name__)
+        _bound(connection)
+
+
+def unbound_waits() -> None:
+    """Let statements of this thread wait again as the project has it."""
+    for connection in connections.all(initialized_only=True):
+        if connection in _bounded:
+            _bounded.discard(connection)
+            if connection.connection is not None:
+                with suppress(Error), connection.cursor() as cursor:
+                    cursor.execute(_NO_BOUND)
+
+
+@contextmanager
+def unbounded(using: str) -> Iterator[None]:
+    """Let the block wait for locks as the project has it; that costs nothing without statements."""
+    connection = connections[using]
+    if connection not in _bounded:
+        yield
+        return
+    lift, driver = _Lift(), connection.connection
+    _bounded.discard(connection)
+    try:
+        with connection.execute_wrapper(lift):
+            yield
+    finally:
+        _bounded.add(connection)
+        if lift.is_done or connection.connection is not driver:
+            _bound(connection)
+
+
+class _Lift:
+    """Lifts the bound of a session before the first statement."""
+
+    is_done = False
+
+    def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        if not self.is_done:
+            self.is_done = True
+            with arguments[-1]["connection"].cursor() as cursor:
+                cursor.execute(_NO_BOUND)
+        return execute(*arguments)
+
+
+_NO_BOUND = "RESET lock_timeout"
+
+
+def _bound_new(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    if connection in _bounded:
+        _bound(connection)
+
+
+def _bound(connection: Any) -> None:
+    """Bound the waits of a connection that is open, unless a pooler gives others its session."""
+    if connection.connection is None:
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT set_config('lock_timeout', '{LOCK_MILLISECONDS}', false) "
+                "WHERE pg_backend_pid() = %s",  # a pooler gives the client another number
+                [connection.connection.pgconn.backend_pid],
+            )
+    except Error:
+        connection.close()
 
 
 def leave_pools() -> None:

@@ -15,8 +15,7 @@ from hipq_django.database.errors import in_one_line, is_outage, said_of
 from hipq_django.database.isolation import LEAST_PAUSE, Isolation
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
-from hipq_django.processes.connections import renew_broken
-from hipq_django.processes.patience import bound_waits
+from hipq_django.processes.connections import bound_waits, renew_broken
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.stop_signals import leave
 from hipq_django.sources import MessageSource, Received

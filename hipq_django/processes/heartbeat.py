@@ -17,10 +17,9 @@ from hipq_django.database.isolation import Isolation
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
-from hipq_django.processes.connections import renew_broken
+from hipq_django.processes.connections import bound_waits, renew_broken
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread, log_failure
-from hipq_django.processes.patience import bound_waits
 
 GAP_BEATS = 2
 """If two beats are farther apart than this many intervals, there is a gap."""

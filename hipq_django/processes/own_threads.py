@@ -17,12 +17,12 @@ from hipq_django.database import notify
 from hipq_django.database.errors import said_of
 from hipq_django.models import Worker
 from hipq_django.processes.connections import (
+    bound_waits,
     look_after,
     look_after_own,
     renew_broken,
 )
 from hipq_django.processes.outage import BackOff
-from hipq_django.processes.patience import bound_waits
 from hipq_django.scheduler.batch import BatchScheduler
 
 PROOF_SECONDS = 3.0

@@ -25,14 +25,13 @@ from hipq_django.maintenance.duties import (
     often_seconds,
 )
 from hipq_django.models import Worker
-from hipq_django.processes.connections import renew_broken
+from hipq_django.processes.connections import bound_waits, renew_broken
 from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.held_threads import HeldThreads
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.outage import Standstill
 from hipq_django.processes.own_threads import Listener, ResultWriter
-from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.recycling import Recycling
 from hipq_django.processes.registered import RegisteredProcess

@@ -19,7 +19,8 @@ from hipq_django import events
 from hipq_django.api.keys import under_key
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
-from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.errors import LockedRowError
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.job_options import in_json
@@ -52,23 +53,13 @@ def sync(
     left: list[str] = []
     for declared in get_all_declared(instance):
         for name, spec in declared.schedules.items():
-            try:
-                change = partial(_changes, is_reset=is_reset(name)) if is_newest else None
+            change = partial(_changes, is_reset=is_reset(name)) if is_newest else None
+            with Isolation[str]("declare_schedules", "schedule").apart(name):
                 _sync_one(config, declared, name, spec, change)
-            except _LockedError:
-                events.warning("schedule_not_declared", "somebody has locked it", schedule=name)
-                left.append(name)
-            except Exception as error:
-                if is_outage(error):
-                    raise
-                events.error("schedule_not_declared", schedule=name, error=in_one_line(error))
-                left.append(name)
+                continue
+            left.append(name)
     _move_next_times(config)
     return left
-
-
-class _LockedError(Exception):
-    """Somebody has locked the row of a schedule."""
 
 
 Change = Callable[[Schedule, dict[str, Any]], dict[str, Any]]
@@ -95,7 +86,7 @@ def _create_or_change(
     rows = Schedule.objects.using(using).filter(instance=config.name, name=name)
     row = locked(rows, skip_locked=True).first()
     if row is None and rows.exists():
-        raise _LockedError
+        raise LockedRowError
     if row is None:
         row = Schedule(instance=config.name, name=name, create_time=now, **values)
         row.declared, row.seen_time = _said(values), now

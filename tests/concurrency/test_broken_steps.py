@@ -22,8 +22,8 @@ from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.maintenance import reranking
 from hipq_django.models import Attempt, Batch, Job, Link, Queue
+from hipq_django.processes.connections import bound_waits, unbound_waits
 from hipq_django.processes.own_threads import ResultWriter
-from hipq_django.processes.patience import bound_waits, unbound_waits
 from hipq_django.scheduler import current_batch
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.signals import job_failed, job_finished

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection
 
 import hipq_django as hipq
 from hipq_django.database.errors import is_locked_out
@@ -15,7 +14,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.engines import engine_for
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
-from hipq_django.processes import patience
+from hipq_django.processes import connections
 from hipq_django.signals import job_finished, send
 from tests.concurrency.sessions import Session
 from tests.factories import WorkerFactory
@@ -37,16 +36,14 @@ def as_before() -> Iterator[None]:
     get_queue("default", "default")
     usual = lock_timeout()
     yield
-    patience.unbound_waits()
+    connections.unbound_waits()
     assert lock_timeout() == usual
 
 
-@pytest.fixture(params=["a session of its own", "a session of several clients"])
-def bounded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bound the waits; what tells a pooler is tested where there is one."""
-    if request.param != "a session of its own":
-        monkeypatch.setattr(patience, "_set_for_session", lambda connection: False)
-    patience.bound_waits("default")
+@pytest.fixture
+def bounded() -> None:
+    """Bound the waits."""
+    connections.bound_waits("default")
 
 
 def test_no_statement_waits_for_a_locked_table(bounded: None, session: Session) -> None:
@@ -73,18 +70,6 @@ def as_it_is(job: Job, **_: Any) -> None:
     seen.append(lock_timeout())
 
 
-def in_transactions(job: Job, **_: Any) -> None:
-    """What is set in a transaction is undone with it."""
-    for _time in range(2):
-        with suppress(ZeroDivisionError), transaction.atomic():
-            with suppress(ZeroDivisionError), transaction.atomic():
-                as_it_is(job)
-                raise ZeroDivisionError
-            as_it_is(job)
-            raise ZeroDivisionError
-    as_it_is(job)
-
-
 def on_a_new_connection(job: Job, **_: Any) -> None:
     connection.close()
     as_it_is(job)
@@ -98,10 +83,7 @@ def that_raises(job: Job, **_: Any) -> None:
 seen: list[str] = []
 
 
-@pytest.mark.parametrize(
-    "receiver",
-    [as_it_is, in_transactions, on_a_new_connection, that_raises],
-)
+@pytest.mark.parametrize("receiver", [as_it_is, on_a_new_connection, that_raises])
 def test_receivers_wait_for_locks_as_the_project_has_it(
     bounded: None, session: Session, receiver: Callable[..., None]
 ) -> None:
@@ -144,24 +126,13 @@ def test_a_connection_that_breaks_at_that_moment_ends_nobody(session: Session) -
         mine = cursor.fetchone()
     session(lambda: connection.cursor().execute("SELECT pg_terminate_backend(%s)", mine))
 
-    patience.bound_waits("default")
+    connections.bound_waits("default")
 
     assert lock_timeout() == "100ms"
 
 
-def test_others_keep_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = lock_timeout()
-    monkeypatch.setattr(patience, "_set_for_session", lambda connection: False)
-
-    patience.bound_waits("default")
-    Queue.objects.count()
-
-    patience.unbound_waits()
-    assert lock_timeout() == usual
-
-
 def test_the_lock_of_a_queue_bounds_what_comes_after_it() -> None:
-    """In a session of several clients nothing else does: a claim would wait for any table."""
+    """Behind a pooler nothing else does: a claim would wait for any table."""
     queue, worker = get_queue("default", "default"), WorkerFactory.create()
 
     with write_transaction("default"):

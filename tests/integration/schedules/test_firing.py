@@ -518,7 +518,7 @@ def test_one_that_cannot_be_declared_stops_no_other(
     assert declared.sync("default") == ["broken"]
 
     assert {found.name for found in Schedule.objects.all()} == {"a", "broken", "z"}
-    [said] = [r for r in caplog.records if getattr(r, "event", "") == "schedule_not_declared"]
+    [said] = [r for r in caplog.records if getattr(r, "event", "") == "row_left_alone"]
     assert (said.levelname, said.schedule) == ("ERROR", "broken")  # type: ignore[attr-defined]  # of the event
 
 
