@@ -115,7 +115,7 @@ from hipq_django.monitoring.reasons import (
     aexplain as aexplain,
     explain as explain,
 )
-from hipq_django.schedules.verbs import (
+from hipq_django.schedules.api import (
     abackfill as abackfill,
     apause_schedule as apause_schedule,
     aresume_schedule as aresume_schedule,

@@ -22,7 +22,7 @@ from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
 from hipq_django.models.shown import shown
-from hipq_django.schedules import verbs
+from hipq_django.schedules import api
 
 PREVIEW = "_preview"
 """The name of the button that shows when the schedule would be due."""
@@ -72,7 +72,7 @@ class TimesForm(EditForm):
 
     def write(self) -> Schedule:
         """Change the schedule that is edited."""
-        return verbs.override(self.instance.name, self.spec, instance=self.instance.instance)
+        return api.override(self.instance.name, self.spec, instance=self.instance.instance)
 
     def _post_clean(self) -> None:
         """Leave the row as it is: the verb writes it."""
@@ -182,7 +182,7 @@ class ScheduleForm(TimesForm):
         super().check(values)
         self.new = self._new(values)
         try:
-            verbs.checked(values["name"], self.new, self.place)
+            api.checked(values["name"], self.new, self.place)
         except HipqError as error:  # it may quote a stored value that the page does not show
             redactor = self._type(values["type_name"]).redactor.knowing_all(values["job_data"])
             raise forms.ValidationError(redactor.mask_text(str(error))) from error
@@ -193,7 +193,7 @@ class ScheduleForm(TimesForm):
 
     def write(self) -> Schedule:
         """Create the schedule, or change the one that is edited."""
-        return verbs.schedule(self.cleaned_data["name"], self.new, self.spec, instance=self.place)
+        return api.schedule(self.cleaned_data["name"], self.new, self.spec, instance=self.place)
 
     def _post_clean(self) -> None:
         """Leave the row as it is: the verb writes it."""

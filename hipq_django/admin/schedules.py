@@ -31,7 +31,7 @@ from hipq_django.models import Job, JobType, Schedule, ScheduleRun
 from hipq_django.models.base import title
 from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import capped_count, format_count
-from hipq_django.schedules import verbs
+from hipq_django.schedules import api
 
 
 class Backfilled(NamedTuple):
@@ -47,7 +47,7 @@ MOST_LIVE = 10
 
 
 def _backfill(row: Schedule, start: datetime, end: datetime) -> Backfilled:
-    jobs = verbs.backfill(row.name, start, end, instance=row.instance)
+    jobs = api.backfill(row.name, start, end, instance=row.instance)
     return Backfilled(start, end, len(jobs))
 
 
@@ -56,13 +56,13 @@ VERBS = {
     for verb in (
         Verb(
             "run_now", _("Run now"), "run_schedule",
-            lambda row: verbs.run_schedule(row.name, instance=row.instance),
+            lambda row: api.run_schedule(row.name, instance=row.instance),
             done=_("Run by hand"),
             action=_("Run the selected schedules now"),
         ),
         Verb(
             "pause", _("Pause"), "pause_schedule",
-            lambda row: verbs.pause_schedule(row.name, instance=row.instance),
+            lambda row: api.pause_schedule(row.name, instance=row.instance),
             done=_("Paused"),
             action=_("Pause the selected schedules"),
             is_of_use=lambda row, now: not row.paused,
@@ -72,7 +72,7 @@ VERBS = {
         ),
         Verb(
             "resume", _("Resume"), "pause_schedule",
-            lambda row: verbs.resume_schedule(row.name, instance=row.instance),
+            lambda row: api.resume_schedule(row.name, instance=row.instance),
             done=_("Resumed"),
             action=_("Resume the selected schedules"),
             is_of_use=lambda row, now: row.paused,
@@ -190,14 +190,14 @@ class ScheduleAdmin(RowActions):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may delete it: not one that the code declares."""
         may = request.user.has_perm("hipq.delete_schedule")
-        return may and not (obj is not None and verbs.belongs_to_code(obj))
+        return may and not (obj is not None and api.belongs_to_code(obj))
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Delete it after a confirmation; of one that the code declares say why it stays."""
         row = self.get_object(request, unquote(object_id))
-        if row is not None and verbs.belongs_to_code(row) and self.has_delete_permission(request):
+        if row is not None and api.belongs_to_code(row) and self.has_delete_permission(request):
             return self.refused(request, object_id, _kept(row))
         try:
             return super().delete_view(request, object_id, extra_context)
@@ -206,7 +206,7 @@ class ScheduleAdmin(RowActions):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it as the verb does."""
-        verbs.unschedule(obj.name, instance=obj.instance)
+        api.unschedule(obj.name, instance=obj.instance)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete each as the verb does."""
@@ -216,7 +216,7 @@ class ScheduleAdmin(RowActions):
     @admin.action(permissions=["delete"], description=_("Delete the selected schedules"))
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Delete these after a confirmation; of those that the code declares say why they stay."""
-        kept = [row for row in queryset.order_by("pk") if verbs.belongs_to_code(row)]
+        kept = [row for row in queryset.order_by("pk") if api.belongs_to_code(row)]
         self.report(request, [_kept(row) for row in kept])
         rest = queryset.exclude(pk__in=[row.pk for row in kept])
         if not rest.exists():

@@ -39,7 +39,7 @@ class Keyed(NamedTuple):
     verb: str
 
 
-class Verb(Protocol, Generic[P, R_co]):
+class JobVerb(Protocol, Generic[P, R_co]):
     """A function about one job, which takes the job itself, or its type and key."""
 
     @overload
@@ -50,7 +50,7 @@ class Verb(Protocol, Generic[P, R_co]):
     ) -> R_co: ...
 
 
-def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
+def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> JobVerb[P, R]:
     """Let a function that takes a `Job` or a `Keyed` be called with a job, or with type and key.
 
     The text of an `InvalidJobError` begins with the name of the verb.
@@ -69,7 +69,7 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
             error.args = (f"{name}: {error}",)
             raise
 
-    return cast("Verb[P, R]", call)
+    return cast("JobVerb[P, R]", call)
 
 
 def _keyed(name: str, args: Sequence[Any], options: dict[str, Any]) -> tuple[Keyed, Sequence[Any]]:
@@ -81,9 +81,9 @@ def _keyed(name: str, args: Sequence[Any], options: dict[str, Any]) -> tuple[Key
     return Keyed(given[0], given[1], name), args[2:]
 
 
-def twin(sync: Verb[P, R]) -> Verb[P, Coroutine[Any, Any, R]]:
+def twin(sync: JobVerb[P, R]) -> JobVerb[P, Coroutine[Any, Any, R]]:
     """Return the same verb for async code."""
-    return cast("Verb[P, Coroutine[Any, Any, R]]", sync_to_async(sync))
+    return cast("JobVerb[P, Coroutine[Any, Any, R]]", sync_to_async(sync))
 
 
 def _check_job(job: Job) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hipq_django.flow.web import verbs
+from hipq_django.flow.web import operations
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import (
     ANYTHING,
@@ -83,50 +83,55 @@ _START: Fields = {
 ENDPOINTS = (
     Endpoint("GET", "", "view_node", index),
     Endpoint(
-        "POST", "publish", "write_port", verbs.publish,
+        "POST", "publish", "write_port", operations.publish,
         {"channel": required(TEXT), "message": required(ANYTHING)},
     ),
-    Endpoint("POST", "log", "write_port", verbs.log, {"entry": required(TEXT_OR_OBJECT)}),
-    Endpoint("GET", "components", "view_node", verbs.components),
-    Endpoint("POST", "nodes", "start_node", verbs.start, _START),
-    Endpoint("GET", NODE_ROUTE, "view_node", verbs.node),
-    Endpoint("DELETE", NODE_ROUTE, "terminate_node", verbs.delete),
+    Endpoint("POST", "log", "write_port", operations.log, {"entry": required(TEXT_OR_OBJECT)}),
+    Endpoint("GET", "components", "view_node", operations.components),
+    Endpoint("POST", "nodes", "start_node", operations.start, _START),
+    Endpoint("GET", NODE_ROUTE, "view_node", operations.node),
+    Endpoint("DELETE", NODE_ROUTE, "terminate_node", operations.delete),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/state", "edit_node", verbs.state,
+        "POST", f"{NODE_ROUTE}/state", "edit_node", operations.state,
         {"set": Field(OBJECT), "unset": Field(LIST)},
     ),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/ports", "edit_node", verbs.ports,
+        "POST", f"{NODE_ROUTE}/ports", "edit_node", operations.ports,
         {"inputs": Field(OBJECT), "outputs": Field(OBJECT)},
     ),
-    Endpoint("POST", f"{_PORT}/read", "read_port", verbs.read),
-    Endpoint("POST", f"{_PORT}/entries", "view_message", verbs.entries, {"count": Field(NUMBER)}),
+    Endpoint("POST", f"{_PORT}/read", "read_port", operations.read),
     Endpoint(
-        "POST", f"{_PORT}/write", "write_port", verbs.write,
+        "POST", f"{_PORT}/entries", "view_message", operations.entries, {"count": Field(NUMBER)}
+    ),
+    Endpoint(
+        "POST", f"{_PORT}/write", "write_port", operations.write,
         {"data": Field(ANYTHING), "list": Field(LIST)},
     ),
-    Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", verbs.run, RUN),
+    Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", operations.run, RUN),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/terminate", "terminate_node", verbs.terminate,
+        "POST", f"{NODE_ROUTE}/terminate", "terminate_node", operations.terminate,
         {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)}, locks_tree=True,
     ),
-    Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", verbs.lock, {"ttl": required(NUMBER)}),
+    Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", operations.lock, {"ttl": required(NUMBER)}),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/refresh_lock", "edit_node", verbs.refresh_lock,
+        "POST", f"{NODE_ROUTE}/refresh_lock", "edit_node", operations.refresh_lock,
         {"ttl": required(NUMBER)},
     ),
-    Endpoint("POST", f"{NODE_ROUTE}/unlock", "edit_node", verbs.unlock, {"token": required(TEXT)}),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/adopt", "edit_node", verbs.adopt,
+        "POST", f"{NODE_ROUTE}/unlock", "edit_node", operations.unlock, {"token": required(TEXT)}
+    ),
+    Endpoint(
+        "POST", f"{NODE_ROUTE}/adopt", "edit_node", operations.adopt,
         {"child": required(NODE), "name": required(TEXT)}, locks_tree=True,
     ),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/disown", "edit_node", verbs.disown, {"name": required(TEXT)},
+        "POST", f"{NODE_ROUTE}/disown", "edit_node", operations.disown, {"name": required(TEXT)},
         locks_tree=True,
     ),
-    Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", verbs.graph),
+    Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", operations.graph),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/graph", "edit_graph", verbs.edit_graph, {"spec": required(OBJECT)},
+        "POST", f"{NODE_ROUTE}/graph", "edit_graph", operations.edit_graph,
+        {"spec": required(OBJECT)},
         locks_tree=True,
     ),
 )  # fmt: skip

@@ -32,9 +32,9 @@ from hipq_django.flow.web.fields import (
     checked_fields,
     storable,
 )
+from hipq_django.flow.web.operations import run_node
 from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
 from hipq_django.flow.web.users import JSON, check_origin, check_permission, find_user
-from hipq_django.flow.web.verbs import run_node
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
 
 

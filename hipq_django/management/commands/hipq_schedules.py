@@ -15,7 +15,7 @@ from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand, given_moment
 from hipq_django.models import Schedule
-from hipq_django.schedules import verbs
+from hipq_django.schedules import api
 
 MAX_COUNT = 1_000
 
@@ -82,28 +82,28 @@ class Command(InstanceCommand):
         if not 1 <= count <= MAX_COUNT:
             rule = f"give a whole number from 1 to {MAX_COUNT:,}."
             raise CommandError(f"next: --count {count}: {rule}")
-        row = verbs.get_schedule(options["name"], self.config.name)
+        row = api.get_schedule(options["name"], self.config.name)
         times = row.spec.upcoming(clock.now(self.config.database), count)
         texts = [at.isoformat(timespec="seconds") for at in times]
         self.stdout.write(json.dumps(texts) if options["json"] else "\n".join(texts) or "never")
 
     def _pause(self, options: dict[str, Any]) -> None:
-        row = verbs.pause_schedule(options["name"], options["reason"], instance=self.config.name)
+        row = api.pause_schedule(options["name"], options["reason"], instance=self.config.name)
         self.stdout.write(f"{row.name}: paused")
 
     def _resume(self, options: dict[str, Any]) -> None:
-        row = verbs.resume_schedule(options["name"], instance=self.config.name)
+        row = api.resume_schedule(options["name"], instance=self.config.name)
         self.stdout.write(f"{row.name}: next {_time(row.next_time)}")
 
     def _run_now(self, options: dict[str, Any]) -> None:
-        job = verbs.run_schedule(options["name"], instance=self.config.name)
+        job = api.run_schedule(options["name"], instance=self.config.name)
         self.stdout.write(f"{options['name']}: {job}")
 
     def _backfill(self, options: dict[str, Any]) -> None:
         start, end = (
             given_moment("backfill", option, options[option]) for option in ("start", "end")
         )
-        jobs = verbs.backfill(options["name"], start, end, instance=self.config.name)
+        jobs = api.backfill(options["name"], start, end, instance=self.config.name)
         self.stdout.write(f"{options['name']}: {len(jobs)} jobs")
 
 

@@ -18,7 +18,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
-from hipq_django.schedules import declared as declared_schedules, verbs
+from hipq_django.schedules import api, declared as declared_schedules
 from tests.admin_pages import (
     confirm,
     form_of,
@@ -435,7 +435,7 @@ def test_what_the_verb_refuses_is_said(
     def refuse(*args: Any, **options: Any) -> None:
         raise InvalidScheduleError("somebody was quicker")
 
-    monkeypatch.setattr(verbs, "schedule", refuse)
+    monkeypatch.setattr(api, "schedule", refuse)
     response = client.post(page_url(schedule), values | {"cron": "15 * * * *"}, follow=True)
 
     assert messages_of(response) == ["somebody was quicker"]
