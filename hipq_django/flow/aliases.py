@@ -46,7 +46,7 @@ class Aliases:
         return sum(1 for _ in self)
 
     def add(self, name: str) -> None:
-        """Let the node be found by this name; raise `AliasTakenError` if another one is."""
+        """Give the node another name; raise `AliasTakenError` if another node has it."""
         node, checked = self._node, checked_alias(name)
         if node.of_run is not None:
             node.of_run.ask(node, "aliases.add", checked)

@@ -1,4 +1,4 @@
-"""What the code of a component is given: its ports, its state, its family."""
+"""The base of components: their ports, state and family."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, tuple, dict})
-"""What nobody awaits: the types of nearly all values."""
+"""Types that are never awaitable: those of nearly all values."""
 
 
 class Suspended(BaseException):
@@ -44,7 +44,7 @@ def _each_once(ports: list[Port]) -> list[Port]:
 
 
 def _next(lies: Sequence[bool], defaults: Sequence[bool]) -> Next:
-    """Return what `each` does next, by which ports have messages, and which have defaults."""
+    """Return the next step of `each`: ports have messages (`lies`), or `defaults`, or neither."""
     if lies and all(lies):  # as nearly always
         return Next.TAKE
     return what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
@@ -83,7 +83,7 @@ class Component:
     # What a component may have
 
     def perform(self, *args: Any) -> Any:
-        """Look at ports and state, do what is possible, return; `WAIT` for an answer."""
+        """Read ports and state, work, return; return `WAIT` to wait for an answer."""
         raise NotImplementedError
 
     def startup(self) -> Any:
@@ -129,12 +129,12 @@ class Component:
 
     @property
     def parent(self) -> Node | None:
-        """The parent, or None; what is done through it is done when the run ends."""
+        """The parent, or None; verbs on it are done when the run ends."""
         return self._run.parent
 
     @property
     def children(self) -> dict[str, Node]:
-        """The children by their names; what is done through them is done when the run ends."""
+        """The children by their names; verbs on them are done when the run ends."""
         return self._run.children
 
     def child(self, name: str) -> Node | None:
@@ -223,7 +223,7 @@ class Component:
         raise Suspended
 
     def run(self, *, at: datetime | float | None = None, wait: float | None = None) -> None:
-        """Let the node run once more after this run.
+        """Run the node once more after this run.
 
         If the code raises, the next attempt is that run, but a moment for later is kept. If there
         is none, the node is failed, and runs by force only.
@@ -231,11 +231,11 @@ class Component:
         self._run.run_again(at=at, wait=wait)
 
     def terminate(self, *, recursive: bool = False) -> None:
-        """Let the node shut down after this run, also if this one fails."""
+        """Shut the node down after this run, also if this one fails."""
         self._run.terminate(recursive=recursive)
 
     def delete(self) -> None:
-        """Let the node, and all below it, shut down and be deleted after this run."""
+        """Shut down and delete the node, and all below it, after this run."""
         self._run.terminate(recursive=True, delete=True)
 
     def spawn(self, /, name: str, component: Any, **options: Any) -> None:
@@ -249,7 +249,7 @@ class Component:
         self._run.ask(self.node, "adopt", orphan, name)
 
     def disown(self, child: Node | str) -> None:
-        """Let a child go when this run ends."""
+        """Disown a child when this run ends."""
         self._run.ask(self.node, "disown", child)
 
     def enqueue(self, /, job_type: str, job_data: Any = None, **options: Any) -> None:
@@ -270,7 +270,7 @@ class Component:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """End the run together with what the block writes to the node's database.
+        """End the run in one transaction with the writes of the block to the node's database.
 
         Both are one transaction, so it happens exactly once, or not at all. After the block the
         code only returns. In a tuple of `each` the others come in the next run. Raise

@@ -26,7 +26,7 @@ PAGE_SIZE = 200
 
 
 def connect(source: Port, targets: Sequence[Port]) -> None:
-    """Connect a port to others; what lies there already is delivered, too.
+    """Connect a port to others, and deliver the messages that lie on it.
 
     The source is locked before its connections are added, so that nothing written meanwhile is
     left behind. All that the targets lead to is locked as well: of two who would close a ring one
@@ -58,7 +58,7 @@ def disconnect_from(source: Port, targets: Sequence[Port]) -> None:
 def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using: str) -> None:
     """Remove connections from some ports, which are locked first.
 
-    So what is being written at this moment is delivered before, and what comes later is not.
+    A write that is open is delivered before; later ones are not.
     """
     with write_transaction(using):
         rows = NodePort.objects.using(using).filter(ids_in("pk", list(sources)))
@@ -67,7 +67,7 @@ def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using:
 
 
 def change_channels(port: Port, names: Sequence[str]) -> None:
-    """Let a port subscribe to, or publish to, these channels and no others."""
+    """Set the channels of a port."""
     row = port.row
     with write_transaction(port.node.using):
         for_change(port.node, [row.pk])
@@ -76,7 +76,7 @@ def change_channels(port: Port, names: Sequence[str]) -> None:
 
 
 def clear_default(port: Port) -> None:
-    """Let a port have no default."""
+    """Remove the default of a port."""
     row, using = port.row, port.node.using
     with write_transaction(using):
         for_change(port.node, [row.pk])
@@ -91,7 +91,7 @@ PORT_VERBS: dict[str, Callable[..., None]] = {
     "channels": change_channels,
     "clear_default": clear_default,
 }
-"""What is done to ports at once, or when the run ends that has asked for it."""
+"""The verbs of ports that a run notes and its end does."""
 
 
 def leads_to(ports: Collection[int], wanted: int, using: str) -> bool:
@@ -100,7 +100,7 @@ def leads_to(ports: Collection[int], wanted: int, using: str) -> bool:
 
 
 def move(source: Port, targets: Sequence[Port]) -> list[Any]:
-    """Move what lies on a port to others, once; return the values.
+    """Move the messages on a port to others; return their values.
 
     A default stays, and is copied to those whose default differs. The ports are locked as those of
     a writer, so that nobody waits but for who reads the same messages.
@@ -135,7 +135,7 @@ def _check_all_there(ports: Mapping[int, Port], found: Collection[int]) -> None:
 
 
 def _move(source: Port, row: int, targets: Sequence[int]) -> Iterator[list[Any]]:
-    """Move what lies on a port now; yield the values, page by page.
+    """Move the messages on a port; yield their values, page by page.
 
     The pages are those of one look: what a writer commits meanwhile stays, and so does all that it
     writes later, whose order would be another one otherwise.
@@ -152,7 +152,7 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> Iterator[list[Any]]
 
 
 def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list[Any]:
-    """Move these messages, but those that somebody has read meanwhile; return the values."""
+    """Move the messages that nobody has read meanwhile; return their values."""
     using, group = source.node.using, current_group()
     rows = Message.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
     messages = list(locked(rows, to_delete=True))

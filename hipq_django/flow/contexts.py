@@ -1,4 +1,4 @@
-"""What is said of the messages and log entries that are written inside of a block."""
+"""Contexts and groups: options of the messages and log entries written in a block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Group(NamedTuple):
 
 
 class Entry:
-    """The log entry of an outermost group: what was read and written, port by port."""
+    """The log entry of an outermost group: the data read and written, port by port."""
 
     def __init__(self, *, is_stored: bool = False) -> None:
         self.is_stored = is_stored
@@ -54,7 +54,7 @@ class Entry:
 
 
 ROW_BYTES = 256
-"""What a row costs beside its values."""
+"""The bytes counted for a row beside its values."""
 
 
 class Room:
@@ -92,7 +92,7 @@ _running: ContextVar[Running | None] = ContextVar("hipq_flow_run", default=None)
 
 @contextmanager
 def context(**data: Any) -> Iterator[None]:
-    """Let messages and log entries that are written inside of the block carry these values.
+    """Add these values to the context of messages and log entries written in the block.
 
     An inner block adds to an outer one. Raise `FlowError` for values that are not JSON.
     """
@@ -113,7 +113,7 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def current_context() -> dict[str, Any]:
-    """Return what messages carry that are written now; all of them share it: do not change it."""
+    """Return the context of messages written now; they share it, so do not change it."""
     return _context.get()
 
 
@@ -149,7 +149,7 @@ def current_group() -> Group:
 
 @contextmanager
 def inside_run(node: int, redactor: Callable[[], Redactor]) -> Iterator[None]:
-    """Let what is logged inside of the block be that of a node, masked by what is known then."""
+    """Log entries written in the block as those of a node, masked by its redactor."""
     token = _running.set(Running(node, redactor))
     try:
         yield
@@ -164,6 +164,6 @@ def current_node() -> int | None:
 
 
 def current_redactor() -> Redactor:
-    """Return what masks the sensitive values that the code has seen until now."""
+    """Return a redactor of the sensitive values that the running code has seen."""
     running = _running.get()
     return running.redactor() if running else NOTHING_SENSITIVE

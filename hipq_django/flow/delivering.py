@@ -1,4 +1,4 @@
-"""Delivers what is written: along connections and channels, with a wake for each node.
+"""Delivers messages along connections and channels, with a wake for each node.
 
 Writers lock no node: the ports they write to are locked so weakly that writers do not meet. What
 connects, changes or deletes a port waits for them, so no message is left behind.
@@ -41,7 +41,7 @@ class LockedPortError(LockedRowError):
 
 
 class Item(NamedTuple):
-    """One value for one port, or for those that subscribe to a channel."""
+    """One value for one port, or for the subscribers of a channel."""
 
     place: int | str
     """The port, or the channel."""
@@ -55,7 +55,7 @@ class Item(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What becomes of a message for a port."""
+    """Where a message for a port goes."""
 
     channels: list[str]
     """On which it is published."""
@@ -83,7 +83,7 @@ class Routes:
         self.subscribe({name for p in passed for name in self._channels.get(p, ())})
 
     def _follow(self, ports: Collection[int]) -> None:
-        """Lock ports and those that they are connected to, and read where these lead.
+        """Lock ports and the ports they are connected to, and read their connections.
 
         Connections are read after the lock of their source, so that some may be new: their targets
         are locked in turn. A target that is deleted at this moment is connected no more.

@@ -1,4 +1,4 @@
-"""Ports: what stands in a run and outside of it under the same names."""
+"""Ports: the same object in a run and outside of it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class AtOnce:
     def _oldest(self) -> Message | None:
         """Return the oldest message under its lock.
 
-        Who has waited for another reader sees only what lay there before: it looks again.
+        After a wait for another reader the query is repeated: it has missed newer messages.
         """
         rows = self._messages.order_by("pk")
         while (row := locked(rows, to_delete=True).first()) is None and rows.exists():
@@ -133,7 +133,7 @@ class AtOnce:
             self._deliver(items)
 
     def do(self, verb: str, *args: Any) -> None:
-        """Do what changes where messages go, or what is read where there are none."""
+        """Do a verb of `connecting.PORT_VERBS`."""
         verbs.PORT_VERBS[verb](self._port, *args)
 
     def move(self, targets: Sequence[Port]) -> list[Any]:
@@ -144,7 +144,7 @@ class AtOnce:
 class Port:
     """A port of a node. Each call reads the database, and writes at once.
 
-    Of a port that a run has opened, what is read and written counts when the run ends.
+    Reads and writes of a port that a run has opened count when the run ends.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Port:
         self.place = PortName(node.pk, direction, name)
         """Which port it is."""
         self.last: Packet | None = None
-        """What this object has read last."""
+        """The packet that this object has read last."""
         self.sink = sink(self)
         """Where it reads and writes: at once in the database, or in a run."""
 
@@ -227,7 +227,7 @@ class Port:
 
     @property
     def default(self) -> Any:
-        """What reading gives while no message lies there; `NOTHING` if there is no default."""
+        """The value of a read while no message lies there; `NOTHING` if there is no default."""
         packet = self.sink.default_packet()
         return NOTHING if packet is None else packet.value
 
@@ -254,7 +254,7 @@ class Port:
         self.sink.do("channels", list(checked_channels(self.name, names)))
 
     def connect(self, *targets: Port) -> None:
-        """Deliver what lies here, and what is written here from now on, to other ports, too."""
+        """Deliver the messages that lie here, and all later ones, to other ports."""
         self.sink.do("connect", checked_targets(self, "connect", targets))
 
     def disconnect(self, *targets: Port) -> None:
@@ -262,7 +262,7 @@ class Port:
         self.sink.do("disconnect", checked_ports(self, "disconnect", targets))
 
     def move_to(self, *targets: Port) -> list[Any]:
-        """Move what lies here to other ports, once; return the values.
+        """Move the messages that lie here to other ports; return their values.
 
         A default stays, and is copied to the others.
         """
@@ -328,7 +328,7 @@ def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Po
 
 
 def checked_ports(source: Port, verb: str, targets: Iterable[Port]) -> list[Port]:
-    """Return each of the ports once; raise `FlowError` for what is no port.
+    """Return the ports without doubles; raise `FlowError` for a value that is no port.
 
     Raise `FamilyError` for one of another instance, whose id may be that of any port here.
     """
@@ -358,7 +358,7 @@ def set_channels(row: NodePort, channels: Iterable[str]) -> None:
 
 
 def defaults_of(ports: Sequence[int], using: str) -> dict[int, Packet]:
-    """Return the defaults of ports, by their ids, of those that have any.
+    """Return the defaults of ports that have one, by the ids of the ports.
 
     Messages are read before rows, into which the ends of runs move them: what is gone from the
     first is in the second.
@@ -400,7 +400,7 @@ def _named(
 
 
 def declared_port(node: Node, direction: str, name: str) -> PortOptions | None:
-    """Return what the component of a node declares for a port, if it does and is declared here."""
+    """Return the options that the component of a node declares for a port, or None."""
     declared = get_declared(node.instance, node.job_type.name)
     if isinstance(declared, ComponentDeclaration):
         return declared.ports(direction).get(name)
@@ -408,7 +408,7 @@ def declared_port(node: Node, direction: str, name: str) -> PortOptions | None:
 
 
 def check_known_name(name: object) -> None:
-    """Raise `UnknownPortError` for what no port can be called."""
+    """Raise `UnknownPortError` for a name that no port can have."""
     try:
         checked_port_name(name)
     except InvalidPortError as error:
@@ -446,7 +446,7 @@ def copy_of_template(template: NodePort, name: str) -> NodePort:
 
 
 def lock_against_deletion(node: int, using: str) -> None:
-    """Let a node not be deleted before this transaction ends; nobody else is held up."""
+    """Keep a node from being deleted before this transaction ends."""
     if not for_key_share(Node.objects.using(using).filter(pk=node)):
         raise NodeDeletedError(f"node {node} was deleted.")
 

@@ -16,7 +16,7 @@ from hipq_django.flow.models import Node
 from hipq_django.flow.models.node import deleted
 
 OF_FLOWS = "flow."
-"""How the keys begin of what flows keep in a state themselves."""
+"""The prefix of the keys that flows use in a state themselves."""
 
 
 class State(Mapping[str, Any]):
@@ -64,7 +64,7 @@ class State(Mapping[str, Any]):
             self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
 
     def change(self, function: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """Write what the function makes of the present values; return it.
+        """Replace the values by the result of a function of them; return that.
 
         Nobody else changes them meanwhile.
         """
@@ -102,19 +102,19 @@ def stored_values(node: Node) -> dict[str, Any]:
 
 
 def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a stored state without what flows keep there themselves."""
+    """Return the values of a stored state without the keys of flows themselves."""
     return {key: value for key, value in state.items() if not key.startswith(OF_FLOWS)}
 
 
 def checked_key(key: object) -> str:
-    """Return the name of a value; raise `InvalidPortError` for what is no text."""
+    """Return the key of a value; raise `InvalidPortError` for one that is no text."""
     if isinstance(key, str):
         return key
     raise InvalidPortError(f"state key {key!r:.100}: keys are text; give the name of a value.")
 
 
 def check_keys(keys: Iterable[object]) -> None:
-    """Raise `InvalidPortError` for no key, or one of what flows keep there themselves."""
+    """Raise `InvalidPortError` for keys that are no text or belong to flows themselves."""
     for key in keys:
         if checked_key(key).startswith(OF_FLOWS):
             raise InvalidPortError(

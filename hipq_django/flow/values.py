@@ -1,4 +1,4 @@
-"""Plain values of flows: nothing, packets, and what a run has done. Pure."""
+"""Plain values of flows: `NOTHING`, packets, and the effects of a run. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _Nothing(Enum):
 
 
 NOTHING: Final = _Nothing.NOTHING
-"""What an empty port gives, which is not JSON's null."""
+"""The value of an empty port; JSON's null is another one."""
 
 SIDES: Final = {"in": "inputs", "out": "outputs"}
-"""What the ports of each direction are called together."""
+"""The names of the two sides of a node, by the direction of their ports."""
 
 STAGE: Final = "flow.jobs"
 """The component that makes messages jobs of some type."""
@@ -45,7 +45,7 @@ MAX_LIMIT: Final = 100_000
 
 
 class Rest:
-    """What a node is while no run of it is due."""
+    """The status of a node while no run of it is due."""
 
     COMPLETED = "completed"
     SUSPENDED = "suspended"
@@ -95,7 +95,7 @@ class PortName(NamedTuple):
 
 @dataclass(slots=True)
 class Write:
-    """One value that is to lie on a port, or on those that subscribe to a channel."""
+    """One value for a port, or for the subscribers of a channel."""
 
     place: PortName | str
     """The port, or the channel."""
@@ -121,12 +121,12 @@ class Write:
 _STORED_OF_WRITE = [field.name for field in fields(Write) if field.name != "text"]
 
 Verb = tuple[str, list[Any], dict[str, Any]]
-"""What is done to nodes and ports, with its arguments and options."""
+"""A change of nodes or ports: its name, arguments and options."""
 
 
 @dataclass(slots=True)
 class Effects:
-    """What a run has done: applied when its attempt ends, or never.
+    """The changes that a run makes: applied when its attempt ends, or never.
 
     All of it is JSON, because it outlives the process of a run that waits for an answer.
     """
@@ -134,7 +134,7 @@ class Effects:
     taken: list[int] = field(default_factory=list)
     """The ids of the messages that it has read."""
     acts: list[Write | Verb] = field(default_factory=list)
-    """What it has written, published, and done to nodes and ports, in its order."""
+    """Writes, publications and verbs, in the order of the code."""
     state: dict[str, Any] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Effects:
 
     @property
     def verbs(self) -> list[Verb]:
-        """What it has done to nodes and ports."""
+        """The verbs among the acts."""
         return [act for act in self.acts if not isinstance(act, Write)]
 
     def as_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Effects:
         return cls(**{**values, "acts": [_act_from_json(act) for act in acts]})
 
     def add(self, later: Effects) -> None:
-        """Add what was done after this."""
+        """Add later effects."""
         self.taken += later.taken
         self.acts += later.acts
         if later.unset:

@@ -1,4 +1,4 @@
-"""Ports in a run: what is read there and written counts when the run ends."""
+"""Ports in a run: reads and writes are effects, applied when the run ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class InRun(AtOnce):
-    """Reads a port as it was when the run began, and notes in the run what is done there."""
+    """Reads a port as it was when the run began, and notes writes and verbs in the run."""
 
     def __init__(self, run: Run, port: Port) -> None:
         super().__init__(port)
@@ -119,7 +119,7 @@ class InRun(AtOnce):
         return bool(self._unread)
 
     def default_packet(self) -> Packet | None:
-        """Return the default, which the code may see now."""
+        """Return the default, or None."""
         packet = self._default()
         if packet is not None:
             self._run.learn({self._port.name: packet.value}, packet.context)

@@ -1,4 +1,4 @@
-"""One run of a node: what it was loaded with, and what it has done so far."""
+"""One run of a node: the rows it has loaded, and its effects so far."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ if TYPE_CHECKING:
 
 
 def _nothing() -> None:
-    """Stand for the end of a run that nobody can end from inside."""
+    """Do nothing; the end of a run whose code is not called."""
 
 
 class Run:
     """One run. It is made by the scheduler, used by one thread, and ended by the scheduler."""
 
     has_run = False
-    """Whether code was called; the run of a node that must not run does nothing."""
+    """Whether its code was called; the run of a node that must not run does nothing."""
     waits_for_lock = False
     """Whether it is put back because somebody has locked the node."""
     is_suspended = False
     _open_tuples = 0
-    """How many loops over `each` the code is in, one inside the other."""
+    """The depth of nested loops over `each`."""
     rest = ""
-    """What its node is to be afterwards, if the code says so."""
+    """The rest of its node after the run, if the code sets one."""
     entry: Entry | None = None
-    """What it has read and written since the last entry of the log; None: nobody asks."""
+    """The data read and written since the last log entry; None if data is not logged."""
     in_flight: list[int] | None = None
-    """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
+    """The ids of the messages of the current tuple of `each`, nested loops included."""
     read_before: Sequence[int] = ()
-    """The ids of the messages that it read before it waited for its answer: they lie there yet."""
+    """The ids of the messages read before it waited for its answer; they still lie there."""
 
     instead: Result | None = None
     """What is written instead of its result; then nothing counts that the run did."""
@@ -77,16 +77,16 @@ class Run:
         self.claim = claim
         data = claim.job.job_data  # read before the code, which may take its own out of it
         self.node_id, self.is_shutdown = int(data["node"]), bool(data.get("shutdown"))
-        """Its node, and whether it was made for the node's end."""
+        """The id of its node, and whether it is the node's shutdown."""
         self._node = node
         self.wakes_seen = node.wakes if node else 0
         """How often the node had been woken when its messages were read."""
         self.done = Effects()
-        """What counts even if the code raises: up to the last mark."""
+        """The effects up to the last mark: they count even if the code raises."""
         self._doing = Effects()
         self.volume = Volume()
         self.end: Callable[[], None] = _nothing
-        """Ends the run at once, in the open transaction; set by what calls its code."""
+        """Ends the run at once, in the open transaction; the companion sets it."""
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
@@ -136,34 +136,34 @@ class Run:
 
     @cached_property
     def _sensitive(self) -> Redactor:
-        """What knows the sensitive fields: also those of a release that is ahead of this code."""
+        """A redactor of the sensitive fields of this release and of the one in the database."""
         fields = redactor_of_declared(self.node.instance).fields
         return Redactor((*fields, *self.claim.redactor.fields))
 
     @cached_property
     def _secrets(self) -> set[str]:
-        """The sensitive values that the code may quote: what it was given, and has read since."""
+        """The sensitive values that the code was given or has read."""
         claim = self.claim
         given = (self.node.args, self.node.state_values, claim.response, claim.job.job_data)
         return {*self._sensitive.knowing(*given).secrets}
 
     def learn(self, *values: Any) -> None:
-        """Note the sensitive values of what the code has read, or made itself."""
+        """Remember the sensitive values in data that the code has read or made."""
         if self._sensitive.fields:
             self._secrets.update(self._sensitive.knowing(*values).secrets)
 
     def redactor(self) -> Redactor:
-        """Return what masks all sensitive values that the code has seen."""
+        """Return a redactor that knows the sensitive values that the code has seen."""
         return Redactor(self._sensitive.fields, frozenset(self._secrets))
 
     def mask_errors(self) -> None:
-        """Let errors of this run show none of the sensitive values that the code has seen."""
+        """Mask the sensitive values that the code has seen in errors of this run."""
         if self.exists and self._secrets:
             self.claim.job.known = self.redactor()
 
     @property
     def doing(self) -> Effects:
-        """What was done since the last mark; raise `FlowError` once the run has ended."""
+        """The effects since the last mark; raise `FlowError` once the run has ended."""
         self.check_open()
         return self._doing
 
@@ -175,14 +175,14 @@ class Run:
     # Marks
 
     def mark(self) -> None:
-        """Let count what was done so far, whatever comes."""
+        """Keep the effects so far, also if the code raises later."""
         self.log_data()
         self.done.add(self.doing)
         self._doing = Effects()
         self.in_flight = None
 
     def everything(self) -> Effects:
-        """Return what was done so far; without a mark, so that it may still come to nothing.
+        """Return all effects so far, without a mark.
 
         The end of a run that cannot be written becomes a failure, of which only marks count.
         """
@@ -193,13 +193,13 @@ class Run:
         return effects
 
     def forget(self) -> None:
-        """Let nothing count of what was done."""
+        """Drop all effects."""
         self.done, self._doing = Effects(), Effects()
         if self.entry is not None:
             self.entry = Entry(is_stored=self.entry.is_stored)
 
     def go_on_from(self, effects: Effects) -> None:
-        """Let what an earlier part of the run has done count with what is done now."""
+        """Continue with the effects of the part of the run before its answer."""
         self._doing = effects
         acts = [[a.value, a.context] if isinstance(a, Write) else a for a in effects.acts]
         self.learn(effects.state, acts)
@@ -209,7 +209,7 @@ class Run:
 
     @contextmanager
     def one_tuple(self) -> Iterator[None]:
-        """Note that the messages read in the block belong together, also in the log.
+        """Treat the messages read in the block as one tuple, also in the log.
 
         The code may leave it, with its loop, before the tuple is complete.
         """
@@ -240,16 +240,17 @@ class Run:
         return True
 
     def leave_others(self) -> None:
-        """Let the node run again if the code could not read on: what lies there woke it only once.
+        """Run the node again if messages are left that the code could not read.
 
-        It ends the run in a tuple of `each`, or has taken messages and waited for its answer. One
-        that takes none is not run again, or it might ask for ever.
+        They woke the node only once. The code could not read on if it ended the run in a tuple of
+        `each`, or took messages and waited for its answer. A run that took none is not repeated:
+        it might ask for ever.
         """
         if (self.in_flight or self.read_before) and any(self.unread.values()):
             self.run_again()
 
     def turns(self) -> Iterator[None]:
-        """Yield as often as messages are taken, of each port or of several, before the next run."""
+        """Yield once for each tuple of messages that this run may take."""
         most = self.volume.bytes + MAX_VOLUME
         for _ in range(self.declared.batch):
             yield
@@ -288,7 +289,7 @@ class Run:
         return State(self.node, self)
 
     def state_values(self, node: Node) -> dict[str, Any]:
-        """Return the state of the node, or of a relative, with what this run has changed."""
+        """Return the state of the node or a relative, with the changes of this run."""
         if node is self.node:
             return self.state_now()
         values = verbs.changed_state(stored_values(node), self._verbs_of(node))
@@ -296,7 +297,7 @@ class Run:
         return values
 
     def _verbs_of(self, node: Node) -> Iterator[Verb]:
-        """Yield what is noted of a relative, in its order."""
+        """Yield the verbs noted for a relative, in their order."""
         for verb, args, options in (*self.done.verbs, *self.doing.verbs):
             if verb == RELATIVE and args[0] == node.pk:
                 yield args[1], args[2:], options
@@ -350,7 +351,7 @@ class Run:
         return self._named[name]
 
     def rests_of_children(self) -> set[str]:
-        """Return what the children are when no run of them is due."""
+        """Return the rests of the children."""
         rows = Node.objects.using(self.using).filter(parent=self.node.pk)
         return set(rows.values_list("rest", flat=True).distinct())
 
@@ -383,12 +384,12 @@ class Run:
     # Its own future
 
     def run_again(self, *, at: datetime | float | None = None, wait: float | None = None) -> None:
-        """Let the node run once more."""
+        """Ask for one more run of the node."""
         self.check_open()
         self.again.append(moment_of(at, wait, clock.now(self.using)))
 
     def terminate(self, *, recursive: bool = False, delete: bool = False) -> None:
-        """Let the node shut down."""
+        """Ask for the shutdown of the node."""
         self.check_open()
         self.wants_end = {
             "recursive": recursive or self.wants_end.get("recursive", False),
@@ -411,13 +412,13 @@ class Run:
         self.doing.logs.append(log_entry(entry))
 
     def begin_log(self, *, is_heard: bool) -> None:
-        """Log what is read and written, if that is wanted; `is_heard`: somebody listens."""
+        """Begin to log data if the settings say so, or if somebody listens (`is_heard`)."""
         is_stored = stores_data(self.node.instance, self.claim.snapshot.job_type.name)
         if is_stored or is_heard:
             self.entry = Entry(is_stored=is_stored)
 
     def log_data(self) -> None:
-        """Note what was read and written since the last entry as one entry of the log."""
+        """Write one log entry of the data read and written since the last one."""
         if not self.entry:  # most have none
             return
         entry, self.entry = self.entry, Entry(is_stored=self.entry.is_stored)

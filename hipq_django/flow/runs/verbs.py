@@ -1,4 +1,4 @@
-"""What runs do to their node, its relatives and ports: checked and noted now, done at their end.
+"""Verbs of runs on nodes and ports: checked and noted at once, done when the run ends.
 
 All that is noted is JSON: it outlives the process of a run that waits for its answer.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Place = Sequence[Any]
 
 RELATIVE = "relative"
-"""How it is noted that something is done to a relative: its id, the verb and what that is given."""
+"""The verb of a note about a relative; its arguments are the id, the verb and that one's own."""
 
 
 # In the run
@@ -50,7 +50,7 @@ RELATIVE = "relative"
 def ask(run: Run, node: Node, verb: str, /, *args: Any, **options: Any) -> Any:
     """Note a verb of the node of a run, or of a relative; return as much of the answer as is known.
 
-    Raise now for what can be told to be wrong now.
+    Mistakes that can be found before the end of the run raise here.
     """
     if verb in _ANSWERED_AT_ONCE:
         run.refuse(node, verb)
@@ -104,7 +104,7 @@ def _ask_terminate(run: Run, node: Node, **options: bool) -> Node:
 
 
 def _ask_delete(run: Run, node: Node, *_args: Any, **_options: Any) -> bool:
-    """Note it if all of the tree is terminated now; it goes if that is so at the end of the run."""
+    """Note the deletion if the tree is terminated now; the end of the run looks again."""
     is_terminated = node.is_terminated()
     if is_terminated:
         _note(run, node, "delete")
@@ -155,7 +155,7 @@ def _ask_disown(run: Run, node: Node, child: Node | str) -> None:
 
 
 def _which(node: Node) -> dict[str, Any]:
-    """Return what tells a node from another one to which SQLite has given its id since."""
+    """Return the create time of a node: SQLite may give its id to another one."""
     return {"created": node.create_time.isoformat()}
 
 
@@ -176,7 +176,7 @@ _ASKED: dict[str, Callable[..., Any]] = {
     "disown": _ask_disown,
     "publish": _publish,
 }
-"""What is asked for by more than a note of its arguments."""
+"""The verbs that need more than a note of their arguments."""
 
 
 def kept_options(new: NewJob) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def kept_options(new: NewJob) -> dict[str, Any]:
 
 
 def changed_state(state: dict[str, Any], noted: Iterable[Verb]) -> dict[str, Any]:
-    """Return the state of a relative with the changes among what is noted of it."""
+    """Return the state of a relative after the noted verbs."""
     for verb, args, _ in noted:
         if verb == "state.set":
             state = state | args[0]
@@ -265,9 +265,9 @@ CHANGE_NO_WAY = frozenset({"enqueue", "stage"})
 
 
 def do(node: Node, verb: str, args: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Do what a run has noted; raise `FlowError` also where code of the project breaks in it.
+    """Do a verb that a run has noted; raise `FlowError` if code of the project breaks in it.
 
-    It checks arguments, for example, and would keep the run's end from being written for ever.
+    A check of arguments that raises would otherwise keep the end of the run from being written.
     """
     try:
         if verb in PORT_VERBS:
