@@ -111,7 +111,7 @@ def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder
         [follows] = following([new], builder.instance, builder.using)
         job = _enqueue_one(new, on_conflict, builder, held=bool(follows and follows.is_held))
         if job.conflict:
-            check_stand_ins([(job, new, follows)], builder.using, builder.verb, builder.batch)
+            check_stand_ins([(job, new, follows)], builder.using, builder.batch)
         else:
             link([(job, follows)], builder.using)
             announce_new([job], builder.using)
@@ -221,7 +221,7 @@ def create_following(
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
     found = [(job, *wanted[i]) for i, job in enumerate(jobs) if job is not rows[i]]
-    check_stand_ins(found, builder.using, builder.verb, builder.batch)
+    check_stand_ins(found, builder.using, builder.batch)
     return jobs
 
 

@@ -85,7 +85,9 @@ def live_with_key(key: str, job: Job, using: str) -> Job | None:
     return jobs.holding("live").filter(job_type=job.job_type_id, job_key=key).first()
 
 
-def taken_by(row: Job, holder: Job, scope: str, way_out: str, verb: str) -> DuplicateJobKeyError:
+def taken_by(
+    row: Job, holder: Job, scope: str, way_out: str, verb: str | None
+) -> DuplicateJobKeyError:
     """Return the error for a caller whose job would have a key which another job has."""
     what = {"live": "a live job", "waiting": "a job that waits", "kept": "a job"}[scope]
     said = f"{verb}: " if verb else ""
@@ -101,25 +103,17 @@ def taken(row: Job, holder: Job, verb: str | None) -> DuplicateJobKeyError:
     others = places_of(holder)
     scope = next(scope for place in places_of(row) if place in others for _, scope, _ in [place])
     if row.origin_id:  # a requeued job has the key of its origin, and no options
-        way_out = "It has to end first, or to be cancelled."
-        return taken_by(row, holder, scope, way_out, "requeue")
-    other = "Give other arguments" if _is_of_arguments(row, scope) else "Use another key"
-    return taken_by(row, holder, scope, f"{other}, or {_way_out(holder, scope, verb)}.", verb or "")
+        way_out, verb = "It has to end first, or to be cancelled.", "requeue"
+    elif verb in WITH_ON_CONFLICT:
+        way_out = "Use another key, or on_conflict='return'."
+    elif scope == "kept":
+        way_out = "It keeps others away until it is pruned."
+    else:
+        way_out = "Let it end first, or cancel it."
+    return taken_by(row, holder, scope, way_out, verb)
 
 
-def _way_out(holder: Job, scope: str, verb: str | None) -> str:
-    if verb in ONE_BY_ONE and scope != "kept":
-        return "on_conflict='return', or 'replace' while that job is not running"
-    if verb in WITH_ON_CONFLICT:
-        return "on_conflict='return'"
-    if scope == "kept":
-        return f"leave this one out: job {holder.pk} has its place until it is pruned"
-    return f"let job {holder.pk} end first, or cancel it"
-
-
-ONE_BY_ONE = ("enqueue", "batch.enqueue")
-WITH_ON_CONFLICT = (*ONE_BY_ONE, "enqueue_many", "batch.enqueue_many")
-"""The verbs that take on_conflict=; those before take 'replace', too."""
+WITH_ON_CONFLICT = ("enqueue", "batch.enqueue", "enqueue_many", "batch.enqueue_many")
 
 
 def _is_of_arguments(row: Job, scope: str) -> bool:

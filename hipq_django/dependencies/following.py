@@ -136,7 +136,6 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
 def check_stand_ins(
     found: Sequence[tuple[Job, NewJob, Following | None]],
     using: str,
-    verb: str | None,
     batch: Batch | None,
 ) -> None:
     """Raise `DuplicateJobKeyError` unless jobs are in the batch, and follow what new ones would.
@@ -149,24 +148,16 @@ def check_stand_ins(
         place = batch or new.batch
         wanted_batch = place.pk if isinstance(place, Batch) else place
         if wanted_batch is not None and holder.batch_id != wanted_batch:
-            said = f"is no job of batch {wanted_batch}"
-            outside = "enqueue it outside of the batch" if batch else "leave out batch="
-            raise _cannot_stand_in(holder, said, outside, verb)
+            raise _cannot_stand_in(holder, f"is no job of batch {wanted_batch}")
         on, wanted = (follows.on, follows.ids) if follows else ("", ())
         if missing := [pk for pk in wanted if (holder.pk, pk, on) not in links]:
-            said = f"does not follow job {missing[0]} with on={on!r}"
-            raise _cannot_stand_in(holder, said, "leave out after=", verb)
+            raise _cannot_stand_in(holder, f"does not follow job {missing[0]} with on={on!r}")
 
 
-def _cannot_stand_in(
-    holder: Job, said: str, way_out: str, verb: str | None
-) -> DuplicateJobKeyError:
-    may_replace = verb in {"enqueue", "batch.enqueue"} and holder.kept_key is None
-    other = "use another key" + (", or on_conflict='replace'" if may_replace else "")
+def _cannot_stand_in(holder: Job, said: str) -> DuplicateJobKeyError:
     return DuplicateJobKeyError(
         f"job type {holder.job_type.name!r}: job {holder.pk} has the key, or the arguments, of the "
-        f"new job, but {said}, so it cannot be returned instead; {way_out}, "
-        f"{'' if may_replace else 'or '}{other}.",
+        f"new job, but {said}, so it cannot be returned instead.",
         holder,
     )
 

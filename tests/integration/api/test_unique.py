@@ -384,8 +384,8 @@ def batch_of(new: Sequence[hipq.NewJob]) -> None:
 WAYS_OUT: dict[str, tuple[Any, str]] = {
     "enqueue": (lambda new: hipq.enqueue("index", new.job_data, on_conflict="raise"), "'return'"),
     "enqueue_many": (lambda new: hipq.enqueue_many([new]), "'return'"),
-    "chain": (hipq.chain, "end first, or cancel it"),
-    "batch": (batch_then, "end first, or cancel it"),
+    "chain": (hipq.chain, "Let it end first"),
+    "batch": (batch_then, "Let it end first"),
     "batch.enqueue_many": (lambda new: batch_of([new]), "'return'"),
 }
 """Of each verb, how it is called, and what can be done where a job is taken."""
