@@ -16,6 +16,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent
 BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
+EVIDENCE = ("benchmarks.md", "crash-tests.md", "changelog.md")
+"""Pages that a search shows after the others."""
 LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
 
@@ -28,6 +30,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page with links that lead to pages of the site."""
+    if page.file.src_uri in EVIDENCE:
+        page.meta["search"] = {"boost": 0.2}
     name = page.file.src_uri.upper().removesuffix(".MD") + ".md"
     source = name if name in BESIDE else f"docs/{page.file.src_uri}"
 
