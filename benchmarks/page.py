@@ -179,8 +179,7 @@ def _given_fewer(results: Results, workload: Workload, systems: list[System]) ->
         if system.name in measured and fewer and not results.quick:
             by_number.setdefault(_counted(fewer), []).append(system.title)
     for number, titles in by_number.items():
-        takes_long = "this system takes" if len(titles) == 1 else "these systems take"
-        yield f"{', '.join(titles)}: {number}, because {takes_long} long for each."
+        yield f"{', '.join(titles)}: {number}, which takes long enough."
 
 
 def _counted(sizes: dict[str, Any]) -> str:
