@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -50,42 +51,48 @@ def asked(key: str = "order-1", job_type: str = "ask") -> Job:
 # Answers
 
 
-@pytest.mark.conformance
-def test_a_response_settles_the_job(partner: Partner) -> None:
-    job = asked()
+BEFORE: dict[str, Callable[[Partner, Job], Any]] = {
+    "asked": lambda partner, job: None,
+    "answered": lambda partner, job: partner.send(succeeded(42, receipt="R-1")),
+    "cancelled": lambda partner, job: hipq.cancel(job),
+}
 
-    assert partner.is_told(succeeded(receipt="R-1")) == (200, {"status": "accepted"})
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(
+    ("before", "event", "status", "end"),
+    [
+        ("asked", succeeded(42, receipt="R-1"), "accepted", ("succeeded", "R-1")),
+        ("asked", failed(42, reason={"code": 7}), "accepted", ("NONE", {"code": 7})),
+        ("asked", {"type": "ping"}, "ignored", ("NONE", None)),
+        ("answered", succeeded(42, receipt="R-1"), "duplicate", ("succeeded", "R-1")),
+        ("cancelled", succeeded(42), "late", ("cancelled", "Cancelled")),
+    ],
+)
+def test_what_a_message_does_and_what_its_sender_is_told(
+    partner: Partner, before: str, event: Any, status: str, end: tuple[str, Any]
+) -> None:
+    """The key is a number in the message."""
+    job = asked("42")
+    BEFORE[before](partner, job)
+    known = Answer.objects.count()
+
+    assert partner.is_told(event) == (200, {"status": status})
+
+    job.refresh_from_db()
+    said = job.result if job.error == "NONE" else job.error
+    assert (job.outcome, said) == end
+    assert Answer.objects.count() == known + (status != "ignored")
+
+
+@pytest.mark.conformance
+def test_an_early_message_is_kept_for_the_job(partner: Partner) -> None:
+    assert partner.is_told(succeeded(receipt="R-1")) == (200, {"status": "early"})
+
+    job = asked()
 
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("succeeded", "R-1")
-
-
-@pytest.mark.conformance
-def test_an_error_fails_the_attempt(partner: Partner) -> None:
-    job = asked()
-
-    assert partner.is_told(failed(reason={"code": 7})) == (200, {"status": "accepted"})
-
-    job.refresh_from_db()
-    assert (job.state, job.error) == ("error", {"code": 7})
-
-
-def test_a_message_that_is_no_answer_is_confirmed_and_not_stored(partner: Partner) -> None:
-    asked()
-    before = everything()
-
-    assert partner.is_told({"type": "ping"}) == (200, {"status": "ignored"})
-
-    assert everything() == before
-
-
-def test_a_number_is_a_key_too(partner: Partner) -> None:
-    job = asked("42")
-
-    assert partner.is_told(succeeded(42)) == (200, {"status": "accepted"})
-
-    job.refresh_from_db()
-    assert job.outcome == "succeeded"
 
 
 def test_each_part_may_be_a_function(partner: Partner) -> None:
@@ -174,42 +181,6 @@ def test_the_response_handler_gets_what_the_outcome_function_made(
     run_due_jobs()
 
     assert seen == ["R-1"]
-
-
-# Late, early, repeated, unknown: all are welcome
-
-
-@pytest.mark.conformance
-def test_an_early_message_is_kept_for_the_job(partner: Partner) -> None:
-    assert partner.is_told(succeeded(receipt="R-1")) == (200, {"status": "early"})
-
-    job = asked()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", "R-1")
-
-
-@pytest.mark.conformance
-def test_a_repeated_message_changes_nothing(partner: Partner) -> None:
-    job = asked()
-    partner.send(succeeded(receipt="R-1"))
-    before = Job.objects.filter(pk=job.pk).values().get()
-
-    assert partner.is_told(succeeded(receipt="R-1")) == (200, {"status": "duplicate"})
-
-    assert Job.objects.filter(pk=job.pk).values().get() == before
-
-
-@pytest.mark.conformance
-def test_a_late_message_is_welcome_and_changes_nothing(partner: Partner) -> None:
-    job = asked()
-    hipq.cancel(job)
-    before = Job.objects.filter(pk=job.pk).values().get()
-
-    assert partner.is_told(succeeded()) == (200, {"status": "late"})
-
-    assert Job.objects.filter(pk=job.pk).values().get() == before
-    assert Answer.objects.get().job == job
 
 
 @pytest.mark.conformance
