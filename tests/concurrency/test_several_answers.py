@@ -55,40 +55,21 @@ def check(scan: Scan, job: Job) -> None:
     scan.handled.clear()
 
 
-def test_all_parts_at_one_moment_are_handled_once(scan: Scan, rounds: int) -> None:
+@pytest.mark.parametrize("beside", ["its claim", "the return of its handler", "nothing"])
+def test_all_parts_at_one_moment_are_handled_once(scan: Scan, beside: str, rounds: int) -> None:
     for _ in range(rounds):
-        job = scan.type.enqueue(job_key="k")
-        run_due_jobs()
+        job, worker = scan.type.enqueue(job_key="k"), HandWorker()
+        others: list[Callable[[], Any]] = [worker.run_pass]
+        if beside != "its claim":
+            worker.run_pass()
+            worker.execute()
+            others = [worker.save]
+        if beside == "nothing":
+            worker.save()
+            others = []
 
-        results = run_together(*[complete(part) for part in PARTS])
-        run_due_jobs()
-
-        assert errors_of(results) == []
-        check(scan, job)
-
-
-def test_parts_and_the_return_of_the_handler_at_one_moment(scan: Scan, rounds: int) -> None:
-    for _ in range(rounds):
-        job = scan.type.enqueue(job_key="k")
-        worker = HandWorker()
-        worker.run_pass()
-        worker.execute()
-
-        results = run_together(worker.save, *[complete(part) for part in PARTS])
-        worker.save()  # it waits for no answer that has the row
-        run_due_jobs()
-
-        assert errors_of(results) == []
-        check(scan, job)
-
-
-def test_parts_and_the_claim_at_one_moment(scan: Scan, rounds: int) -> None:
-    for _ in range(rounds):
-        job = scan.type.enqueue(job_key="k")
-        worker = HandWorker()
-
-        results = run_together(worker.run_pass, *[complete(part) for part in PARTS])
-        worker.work()
+        results = run_together(*others, *[complete(part) for part in PARTS])
+        worker.work()  # it waits for no answer that has the row
         early_answers.match_early(get_instance())
         run_due_jobs()
 

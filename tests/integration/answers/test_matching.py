@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import hipq_django as hipq
 from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import InvalidAnswerError
-from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job, JobType
 from tests.admin_pages import history, html, log_in, messages_of, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory
@@ -36,23 +37,26 @@ def row(job: Job) -> Job:
     return Job.objects.get(pk=job.pk)
 
 
-@pytest.mark.parametrize("status", ["unmatched", "early"])
-def test_the_job_takes_the_answer_as_if_it_came_now(status: str) -> None:
-    job, answer = asked(), unmatched(status=status, payload="paid")
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ({"status": "unmatched", "payload": "paid"}, ("final", "paid", "NONE")),
+        ({"status": "early", "payload": "paid"}, ("final", "paid", "NONE")),
+        ({"kind": "error", "payload": "declined"}, ("error", None, "declined")),
+    ],
+)
+@pytest.mark.parametrize("state", ["running", "retry"])
+def test_the_job_takes_the_answer_as_if_it_came_now(
+    state: str, values: dict[str, Any], end: tuple[Any, ...]
+) -> None:
+    job_type = JobTypeFactory.create(name="ask")
+    job = JobFactory.create(state=state, job_type=job_type, attempt=1)
 
-    matched = api.assign(answer, job.pk)
+    matched = api.assign(unmatched(**values), job.pk)
 
     assert (matched.status, matched.job, matched.attempt) == ("accepted", job, 1)
     assert matched.job_key == "lost"  # as it was received
-    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
-
-
-def test_an_error_that_is_matched_fails_the_attempt() -> None:
-    job, answer = asked(), unmatched(kind="error", payload="declined")
-
-    api.assign(answer, job.pk)
-
-    assert (row(job).state, row(job).error) == ("error", "declined")
+    assert (row(job).state, row(job).result, row(job).error) == end
 
 
 def test_a_response_that_is_matched_goes_to_the_response_handler(declare: Declare) -> None:
@@ -79,14 +83,6 @@ def test_a_job_that_has_not_run_yet_is_settled_without_a_request(declare: Declar
     assert Answer.objects.get().status == "accepted"
 
 
-def test_a_job_that_waits_for_its_retry_is_settled() -> None:
-    job = JobFactory.create(state="retry", job_type=JobTypeFactory.create(name="ask"))
-
-    api.assign(unmatched(payload="paid"), job.pk)
-
-    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
-
-
 # What is refused, with nothing changed
 
 
@@ -98,32 +94,44 @@ def refused(answer: Answer, job_id: int) -> str:
     return str(caught.value)
 
 
-def test_a_job_that_is_not_there_is_refused() -> None:
-    assert "there is no job 4711" in refused(unmatched(), 4711)
+def of_a_type_that_was_answered(job: Job) -> tuple[Answer, int]:
+    hipq.complete("ask", "order-42", "paid")
+    fresh = hipq.enqueue("ask", job_key="order-42")
+    run_due_jobs()
+    JobType.objects.filter(name="ask").update(has_response_handler=True)
+    hipq.complete("ask", "order-42", "paid")
+    return unmatched(payload="paid again"), fresh.pk
 
 
-def test_an_answer_that_was_pruned_is_refused() -> None:
+def pruned(job: Job) -> tuple[Answer, int]:
     answer = unmatched()
     Answer.objects.all().delete()
-
-    assert "does not exist any more" in refused(answer, asked().pk)
-
-
-def test_a_final_job_is_refused() -> None:
-    job = asked()
-    hipq.cancel(job)
-
-    assert "is final (cancelled) and never changes" in refused(unmatched(), job.pk)
+    return answer, job.pk
 
 
-def test_a_job_of_another_type_is_refused() -> None:
-    job = hipq.enqueue("echo")
+def with_a_job(status: str) -> Callable[[Job], tuple[Answer, int]]:
+    return lambda job: (unmatched(status=status, job=JobFactory.create(state="final")), job.pk)
 
-    text = refused(unmatched(), job.pk)
 
-    assert (
-        "the answer is for job type 'ask' of instance 'default', the job is of type 'echo'" in text
-    )
+REFUSED: dict[str, Callable[[Job], tuple[Answer, int]]] = {
+    "there is no job 4711": lambda job: (unmatched(), 4711),
+    "does not exist any more": pruned,
+    "is final (cancelled) and never changes": lambda job: (unmatched(), hipq.cancel(job).pk),
+    "the answer is for job type 'ask' of instance 'default', the job is of type 'echo'": (
+        lambda job: (unmatched(), hipq.enqueue("echo").pk)
+    ),
+    "attempt 1 of the job was answered already": of_a_type_that_was_answered,
+    "the answer is accepted, its kind is response; only early and": with_a_job("accepted"),
+    "the answer is late, its kind is response; only early and": with_a_job("late"),
+    "the answer is duplicate, its kind is response; only early and": with_a_job("duplicate"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_matched_is_refused(why: str) -> None:
+    answer, job_id = REFUSED[why](asked())
+
+    assert why in refused(answer, job_id)
 
 
 def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
@@ -137,17 +145,6 @@ def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
     assert row(job).result == "paid"
 
 
-def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
-    declared = declare("ask_twice")(lambda job: hipq.WAIT)
-    declared.on_response(lambda job, response: response)
-    job = asked("ask_twice")
-    hipq.complete("ask_twice", "order-42", "paid")
-
-    text = refused(unmatched(job_type="ask_twice", payload="paid again"), job.pk)
-
-    assert f"to job {job.pk} (order-42): attempt 1 of the job was answered already" in text
-
-
 def test_a_message_that_is_no_answer_is_refused() -> None:
     message = Answer(kind="malformed", status="unmatched")
 
@@ -156,15 +153,6 @@ def test_a_message_that_is_no_answer_is_refused() -> None:
     assert not message.is_free
     assert (
         "the answer is unmatched, its kind is malformed; only early and unmatched answers" in reason
-    )
-
-
-@pytest.mark.parametrize("status", ["accepted", "late", "duplicate"])
-def test_an_answer_that_has_a_job_is_refused(status: str) -> None:
-    answer = unmatched(status=status, job=JobFactory.create(state="final"))
-
-    assert f"the answer is {status}, its kind is response; only early and" in refused(
-        answer, asked().pk
     )
 
 
