@@ -119,11 +119,11 @@ class Runs:
 
 def _mask(result: Result) -> None:
     """Let nothing be stored that a run has read: messages may be gone when somebody looks."""
-    mask = result.claim.redactor.mask_text
     if isinstance(result, Failed):
+        mask = result.claim.redactor.mask_text
         result.error, result.traceback = mask(result.error), mask(result.traceback)
     elif isinstance(result, Snoozed):
-        result.reason = mask(result.reason)
+        result.reason = result.claim.redactor.mask_text(result.reason)
 
 
 def _was_away(error: Error, claim: Claim) -> bool:
