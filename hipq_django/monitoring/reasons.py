@@ -66,15 +66,15 @@ aexplain = twin(explain)
 def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
     if job.state == State.FINAL:
         text = _("It is finished: %(outcome)s at %(time)s.")
-        ended = {"outcome": job.get_outcome_display(), "time": _at(job.update_time)}
-        yield Reason("final", text % ended)
+        outcome = job.get_outcome_display()
+        yield _reason("final", text, outcome=outcome, time=_at(job.update_time))
         yield from given_up(job, job.attempts.order_by("attempt").last())
     elif job.state == State.RUNNING:
         yield from _running(job, now)
     elif job.state == State.ERROR:
         yield from _unserved(job, _serving(job), now)
         text = _("It failed (%(error)s), and no worker has decided yet what follows.")
-        yield Reason("error", text % {"error": shown(job, job.error)})
+        yield _reason("error", text, error=shown(job, job.error))
     else:
         yield from list(_waiting(job, now)) or _late(job, now)
 
@@ -87,7 +87,7 @@ def given_up(job: Job, last: Attempt | None) -> Iterator[Reason]:
     is_said = last.why_not_again != NONE
     why = last.why_not_again if is_said else why_given_up(job.job_type)
     text = _("It was not tried again, because %(why)s; failed attempts: %(count)s.")
-    yield Reason("given_up", text % {"count": failure.count, "why": shown(job, why)})
+    yield _reason("given_up", text, count=failure.count, why=shown(job, why))
 
 
 def _running(job: Job, now: datetime) -> Iterator[Reason]:
@@ -109,14 +109,13 @@ def _running(job: Job, now: datetime) -> Iterator[Reason]:
 def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
     if worker.state not in Worker.LIVE or worker.is_silent(now):
         text = _("Worker %(worker)s, which has it, has sent no heartbeat lately.")
-        yield Reason("silent_workers", text % {"worker": worker})
+        yield _reason("silent_workers", text, worker=worker)
     elif job.prefetched:
         text = _("Worker %(worker)s claimed it ahead and starts it next.")
-        yield Reason("prefetched", text % {"worker": worker})
+        yield _reason("prefetched", text, worker=worker)
     elif job.deadline < now:
         text = _("Attempt %(attempt)s was due at %(time)s, and is about to time out.")
-        values = {"attempt": job.attempt, "time": when(job.deadline, now)}
-        yield Reason("overdue", text % values)
+        yield _reason("overdue", text, attempt=job.attempt, time=when(job.deadline, now))
 
 
 def _waits_for_answer(job: Job, now: datetime) -> str:
@@ -144,7 +143,7 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
         return
     if job.scheduled_run_time > now:
         text = _("It is scheduled for %(time)s.")
-        yield Reason("scheduled", text % {"time": when(job.scheduled_run_time, now)})
+        yield _reason("scheduled", text, time=when(job.scheduled_run_time, now))
     if not job.has_pending_answer:
         yield from _outside_windows(job, now)
         yield from _held(job, now)
@@ -156,7 +155,7 @@ def _late(job: Job, now: datetime) -> Iterator[Reason]:
     """What to say where nothing holds a job, and yet nobody has started it."""
     if now - max(job.scheduled_run_time, job.update_time) >= LATE:  # what held it may just be gone
         text = _("It was due at %(time)s, and nothing known here holds it: see the workers' log.")
-        yield Reason("late", text % {"time": when(job.scheduled_run_time, now)})
+        yield _reason("late", text, time=when(job.scheduled_run_time, now))
 
 
 def _links(job: Job) -> QuerySet[Link]:
@@ -169,7 +168,7 @@ def _waits_for_jobs(links: QuerySet[Link]) -> Reason:
     names = [title(row) for row in rows if row is not None]
     named = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
     text = _("It waits until these have ended: %(jobs)s.")
-    return Reason("waits_for_jobs", text % {"jobs": named or _("none is left")})
+    return _reason("waits_for_jobs", text, jobs=named or _("none is left"))
 
 
 def _suspected(job: Job, serving: Sequence[Worker]) -> Iterator[Reason]:
@@ -200,10 +199,10 @@ def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Re
     if not serving:
         text = _("No worker serves queue %(queue)s; start one: %(command)s.")
         start = command("hipq_worker", job.queue.name, instance=job.queue.instance)
-        yield Reason("no_worker", text % {"queue": job.queue, "command": start})
+        yield _reason("no_worker", text, queue=job.queue, command=start)
     elif all(worker.is_silent(now) for worker in serving):
         text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
-        yield Reason("silent_workers", text % {"queue": job.queue})
+        yield _reason("silent_workers", text, queue=job.queue)
     else:
         yield from _held_threads([one for one in serving if not one.is_silent(now)], now)
 
@@ -215,8 +214,7 @@ def _held_threads(alive: Sequence[Worker], now: datetime) -> Iterator[Reason]:
         for worker, one in held:
             text = _("Worker %(worker)s, since %(time)s: %(reason)s.")
             since = _at(now - timedelta(seconds=one.seconds))
-            values = {"worker": worker, "time": since, "reason": one.reason}
-            yield Reason("threads_held", text % values)
+            yield _reason("threads_held", text, worker=worker, time=since, reason=one.reason)
 
 
 def _undeclared(job: Job) -> str:
@@ -242,13 +240,13 @@ def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
         windows, zone = parse_windows(job.time_windows), job.job_type.zone
     except (InvalidJobError, ConfigurationError) as error:
         text = _("Its time windows cannot be read here: %(error)s")
-        yield Reason("window_error", text % {"error": in_one_line(error)})
+        yield _reason("window_error", text, error=in_one_line(error))
         return
     if windows and not is_open(windows, now, zone):
         opening = next_opening(windows, now, zone)
         text = _("Its time windows (%(windows)s) are closed until %(time)s.")
         given = f"{', '.join(job.time_windows)} {zone}"
-        yield Reason("window", text % {"windows": given, "time": _in_both(opening, zone)})
+        yield _reason("window", text, windows=given, time=_in_both(opening, zone))
 
 
 def _in_both(moment: datetime, zone: tzinfo) -> str:
@@ -264,7 +262,7 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
     if is_due and problem != NONE and concerns(problem, job.pk):
         # As workers saw it; throttlers that fail or hang are not asked once more.
         text = _("The queue is blocked, because %(error)s")
-        yield Reason("throttler_error", text % {"error": problem})
+        yield _reason("throttler_error", text, error=problem)
         return
     running: list[throttling.RunningJob] = []
     try:
@@ -278,7 +276,7 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
         text = _("The queue is blocked, because %(error)s")
         said = in_one_line(error, lambda said: said_by_throttlers(said, [job], running, queue))
-        yield Reason("throttler_error", text % {"error": said})
+        yield _reason("throttler_error", text, error=said)
         return
     if isinstance(verdict, throttling.Hold | throttling.Reschedule):
         reason = said_by_throttlers(str(verdict.reason), [job], running, queue)
@@ -308,13 +306,8 @@ def _limited(job: Job) -> Iterator[Reason]:
             "The limit of queue %(queue)s is reached: %(load)s of %(limit)s running; this job "
             "needs %(factor)s."
         )
-        values = {
-            "queue": queue,
-            "load": _plain(load),
-            "limit": _plain(queue.throttle_limit),
-            "factor": _plain(job.throttle_factor),
-        }
-        yield Reason("limit", text % values)
+        limit, factor = _plain(queue.throttle_limit), _plain(job.throttle_factor)
+        yield _reason("limit", text, queue=queue, load=_plain(load), limit=limit, factor=factor)
 
 
 def _behind(job: Job, now: datetime) -> Iterator[Reason]:
@@ -335,7 +328,7 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
             "%(count)s due jobs of the queue are ahead of it.",
             count,
         )
-    yield Reason("behind", text % {"count": number_format(count, force_grouping=True)})
+    yield _reason("behind", text, count=number_format(count, force_grouping=True))
 
 
 def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
@@ -347,12 +340,16 @@ def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason
             "All %(count)s threads that serve queue %(queue)s are executing other jobs.",
             count,
         )
-        values = {"count": number_format(count, force_grouping=True), "queue": job.queue}
-        yield Reason("busy", text % values)
+        said = number_format(count, force_grouping=True)
+        yield _reason("busy", text, count=said, queue=job.queue)
 
 
 def _has_free_thread(workers: Iterable[Worker]) -> bool:
     return any(worker.executing < worker.threads for worker in workers)
+
+
+def _reason(code: str, text: str, **values: object) -> Reason:
+    return Reason(code, text % values)
 
 
 def _at(moment: datetime) -> str:
