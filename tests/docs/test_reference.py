@@ -22,8 +22,6 @@ from hipq_django import checks, exceptions, flow, signals, testing
 from hipq_django.api.enqueueing import ON_CONFLICT
 from hipq_django.conf import options, rules
 from hipq_django.database.requirements import SQLITE_OPTIONS
-from hipq_django.domain.drafts import JOB_OPTIONS
-from hipq_django.domain.job_options import OF_TYPES
 from hipq_django.domain.ordering import Order
 from hipq_django.flow import (
     creating,
@@ -43,7 +41,7 @@ from hipq_django.monitoring import reasons
 from hipq_django.web import callback_view, receiving, webhook_view
 from tests.conftest import ROOT
 from tests.docs.documents import REFERENCE, codes_of
-from tests.docs.option_tables import MARKED, NEW, TABLES, written
+from tests.docs.option_tables import KEPT, MARKED, TABLES, written
 from tests.docs.project import FreshProject
 from tests.processes.forked import ForkedProcess
 
@@ -147,11 +145,6 @@ ON_OBJECTS = {"node", "direction", "name", "last"}
 """What the class of ports has not, but each of its objects."""
 TABLES_OF_NAMES: dict[str, tuple[list[str], Iterable[str]]] = {
     "public names": (headed("Name", "Error"), dir(hipq)),
-    "options of a job type": (
-        under("Options of a job type"),
-        ["queue", "instance", *TYPE_OPTIONS],
-    ),
-    "options of a job": (under("Options of a job"), [*JOB_OPTIONS, "on_conflict", "instance"]),
     "reasons": (under("Reasons"), first_arguments(reasons, "Reason")),
     "test kit": (headed("Function"), testing.__all__),
     "parts of a webhook": (headed("Part"), parts_of_webhooks()),
@@ -253,12 +246,12 @@ def test_every_warning_and_error_of_the_log_is_there() -> None:
 # Defaults
 
 
-def test_every_setting_is_there_with_its_default_and_its_values() -> None:
+def test_every_option_is_there_with_its_default_and_its_values() -> None:
     said = "run python -m tests.docs.option_tables, and say what a new option means"
 
     assert written(REFERENCE.text) == REFERENCE.text, said
     assert {match[1] for match in MARKED.finditer(REFERENCE.text)} == set(TABLES)
-    assert f"| {NEW} |" not in REFERENCE.text, said
+    assert f"| {KEPT} |" not in REFERENCE.text, said
 
 
 def defaults_under(heading: str) -> dict[str, str]:
@@ -267,11 +260,7 @@ def defaults_under(heading: str) -> dict[str, str]:
     return {name: row[1].strip("`") for row in rows for name in codes_of(row[0])}
 
 
-def test_the_defaults_of_options_are_those_of_the_code() -> None:
-    of_types = defaults_under("Options of a job type")
-    for option in OF_TYPES:
-        if isinstance(option.default, int):
-            assert of_types[option.name] == f"{option.default}"
+def test_the_defaults_of_a_start_are_those_of_the_code() -> None:
     real = inspect.signature(creating.start).parameters
     of_start = {name: each.default for name, each in real.items() if name != "component"}
     starts = defaults_under("Options of flow.start")
