@@ -271,32 +271,21 @@ def _create_job_types(
     queues: Mapping[str, Queue],
     left: list[str],
 ) -> None:
-    """Create the rows of declared types in few statements, but for those that others create now.
+    """Create the rows of declared types, but for those that others create now.
 
     In the order of their names, so that two processes that do so at once wait for each other in
     one direction only.
     """
-    left += [f"job type {one.name}" for one in missing if one.queue not in queues]
-    ready = [one for one in missing if one.queue in queues]
-    rows = [
-        JobType(
-            instance=config.name,
-            name=declared.name,
-            queue=queues[declared.queue],
-            **_of_declaration(declared),
-        )
-        for declared in sorted(ready, key=lambda declared: declared.name)
-    ]
-    create = partial(JobType.objects.using(config.database).bulk_create, ignore_conflicts=True)
-
-    def create_all() -> bool:
-        with worker_transaction(config.database):
-            return bool(create(rows))
-
-    if rows and not Isolation.together(create_all):
-        for row in rows:
-            with _apart(config.database, left, f"job type {row.name}"):
-                create([row])
+    rows = JobType.objects.using(config.database)
+    for declared in sorted(missing, key=attrgetter("name")):
+        what, queue = f"job type {declared.name}", queues.get(declared.queue)
+        if queue is None:  # somebody is creating it
+            left.append(what)
+            continue
+        values = {"instance": config.name, "name": declared.name, "queue": queue}
+        with _apart(config.database, left, what):
+            row = JobType(**values, **_of_declaration(declared))
+            rows.bulk_create([row], ignore_conflicts=True)
 
 
 def _of_declaration(declared: Declaration) -> dict[str, Any]:

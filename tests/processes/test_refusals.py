@@ -74,11 +74,11 @@ def test_a_worker_refuses_options_out_of_range() -> None:
         ("--threads", "0"): "--threads 0: give a number from 1 to 1,000.",
         ("--threads", "1001"): "--threads 1001: give a number from 1 to 1,000.",
         ("--processes", "-1"): "--processes -1: give a number from 1 to 1,000.",
-        ("--interval", "0"): "--interval 0.0: give 0.001 to 3,600 seconds.",
-        ("--drain-seconds", "-1"): "--drain-seconds -1.0: give 0 to 86,400 seconds.",
+        ("--interval", "0"): "--interval 0.0: give a number from 0.001 to 3,600.",
+        ("--drain-seconds", "-1"): "--drain-seconds -1.0: give a number from 0 to 86,400.",
         ("--max-jobs", "0"): "--max-jobs 0: give a number from 1 to 1,000,000,000.",
-        ("--max-memory", "0"): "--max-memory 0: give 1 to 1,000,000 megabytes.",
-        ("--interval", "nan"): "--interval nan: give 0.001 to 3,600 seconds.",
+        ("--max-memory", "0"): "--max-memory 0: give a number from 1 to 1,000,000.",
+        ("--interval", "nan"): "--interval nan: give a number from 0.001 to 3,600.",
         ("--instance", "defalt"): "HIPQ has no instance 'defalt', did you mean 'default'?",
     }
     assert mistaken(cases) == []

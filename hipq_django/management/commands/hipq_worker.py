@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from hipq_django.domain.validation import checked_number
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
@@ -74,12 +75,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """What the command is given, as `ArgumentParser.add_argument` takes it."""
 
 RANGES = {
-    "threads": (1, 1_000, "a number from 1 to 1,000"),
-    "processes": (1, 1_000, "a number from 1 to 1,000"),
-    "interval": (0.001, 3_600, "0.001 to 3,600 seconds"),
-    "max_jobs": (1, 1_000_000_000, "a number from 1 to 1,000,000,000"),
-    "max_memory": (1, 1_000_000, "1 to 1,000,000 megabytes"),
-    "drain_seconds": (0, 86_400, "0 to 86,400 seconds"),
+    "threads": (1, 1_000),
+    "processes": (1, 1_000),
+    "interval": (0.001, 3_600),
+    "max_jobs": (1, 1_000_000_000),
+    "max_memory": (1, 1_000_000),
+    "drain_seconds": (0, 86_400),
 }
 
 
@@ -139,10 +140,9 @@ class Command(InstanceCommand):
     # Whether it can start
 
     def _check(self, options: dict[str, Any]) -> None:
-        for name, (low, high, what) in RANGES.items():
-            if options[name] is not None and not low <= options[name] <= high:
-                option = name.replace("_", "-")
-                raise CommandError(f"--{option} {options[name]}: give {what}.")
+        for name, (low, high) in RANGES.items():
+            if options[name] is not None:
+                checked_number(f"--{name.replace('_', '-')}", options[name], low, high)
         if options["max_memory"] is not None and not can_measure_memory():
             raise CommandError("--max-memory needs Linux: this system has no /proc/self/statm.")
         check_pool(self.config, options["threads"])
