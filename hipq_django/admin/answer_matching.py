@@ -108,5 +108,5 @@ class AnswerMatching(RowActions):
             (gettext("key"), or_dash(answer.job_key)),
             (gettext("received"), when(answer.receive_time, self.now)),
             (gettext("payload"), block(shown(answer, answer.payload))),
-            ("", self.list_link(Job, waiting, {"state": "awaiting"})),
+            (gettext("job"), self.list_link(Job, waiting, {"state": "awaiting"})),
         ]

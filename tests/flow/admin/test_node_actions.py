@@ -101,6 +101,8 @@ def test_run_by_force_offers_failed_ancestors_and_takes_none_by_itself(
     assert f'name="ancestors" value="{root.pk}"' in page
     assert f'name="ancestors" value="{middle.pk}"' not in page
     assert "checked" not in page
+    refused = confirm(client, "run_by_force", child, ancestors=[middle.pk]).content.decode()
+    assert "Select a valid choice" in refused
     confirm(client, "run_by_force", child)
 
     assert (root.status, child.status) == ("failed", "queued")
@@ -125,17 +127,6 @@ def test_run_by_force_runs_the_ancestors_that_were_chosen(
     assert (root.status, child.status) == ("queued", "queued")
     assert history(root) == history(child) == ["Set to run by force."]
     assert history(middle) == []
-
-
-def test_run_by_force_takes_no_other_nodes(client: Client, family: tuple[Node, Node, Node]) -> None:
-    log_in(client, "view_node", "run_node")
-    stranger, child = in_status("failed"), family[2]
-
-    page = confirm(client, "run_by_force", child, ancestors=[stranger.pk]).content.decode()
-
-    assert "Select a valid choice" in page
-    assert stranger.status == child.status == "failed"
-    assert history(stranger) == history(child) == []
 
 
 def test_run_by_force_offers_no_graph_which_follows_its_children(client: Client) -> None:
@@ -264,19 +255,6 @@ def test_all_nodes_of_the_tree_are_its_roots(client: Client) -> None:
 
 
 # Without
-
-
-def test_who_may_only_view_sees_no_button(client: Client) -> None:
-    log_in(client, "view_node")
-    node = flow.start("t.sum", run=False, data={"number": [1]})
-    port = node.inputs["number"].row
-
-    for url in (page_url(node), f"{list_url(Node)}{node.pk}/port/{port.pk}/"):
-        page = html(client, url).partition("</header>")[2]
-        assert 'type="submit"' not in page
-        assert "Terminate" not in page
-    assert client.get(f"{list_url(Node)}{node.pk}/graph/").status_code == 403
-    assert 'name="action"' not in html(client, list_url(Node))
 
 
 def test_nobody_adds_edits_or_deletes(admin_client: Client) -> None:

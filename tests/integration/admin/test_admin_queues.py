@@ -12,7 +12,6 @@ import hipq_django as hipq
 from hipq_django.admin.queues import QueueAdmin
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.ordering import Order
 from hipq_django.maintenance import reranking
 from hipq_django.models import Job, JobType, Queue, Schedule
 from hipq_django.monitoring import counts, endings
@@ -278,25 +277,13 @@ def test_after_an_edit_of_the_order_the_workers_rank_the_waiting_jobs_anew(
 
     said = messages_of(save(admin_client, bank, **edit))
     bank.refresh_from_db()
-    was_ranked = bank.is_ranked
+    was_ranked, page = bank.is_ranked, listed(admin_client, bank)
     reranking.continue_ranking(get_instance())
 
     assert not was_ranked
+    assert "changing order" in page
     assert "The workers are bringing the waiting jobs of queue bank into the new order." in said
     assert [Job.objects.get(pk=job.pk).rank for job in jobs] == [
         bank.ordering.rank(job.scheduled_run_time, job.priority) for job in jobs
     ]
     assert Job.objects.get(pk=final.pk).rank == final.rank
-
-
-def test_the_list_says_that_the_order_is_being_changed(admin_client: Client, bank: Queue) -> None:
-    save(admin_client, bank, order=Order.PRIORITY)
-
-    assert "changing order" in listed(admin_client, bank)
-
-
-def test_another_edit_ranks_nothing(admin_client: Client, bank: Queue) -> None:
-    save(admin_client, bank, throttle_limit="7")
-
-    bank.refresh_from_db()
-    assert bank.is_ranked

@@ -14,7 +14,7 @@ from django.utils.html import strip_tags
 import hipq_django as hipq
 from hipq_django.flow.models import Graph, Node
 from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
-from tests.admin_pages import html, list_url, messages_of, page_url
+from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.hand_worker import HandWorker
@@ -120,22 +120,6 @@ def test_a_job_whose_answer_has_come_says_so(admin_client: Client) -> None:
     assert "answer" in page.partition("hipq-panel")[2][:600]
 
 
-def test_run_now_is_offered_where_it_changes_something(admin_client: Client) -> None:
-    due = JobFactory.create()
-    windows = JobFactory.create(time_windows=["22:00-23:00"])
-    later = JobFactory.create(scheduled_run_time=timezone.now() + timedelta(hours=1))
-
-    offered = [">Run now<" in html(admin_client, page_url(job)) for job in (due, windows, later)]
-
-    assert offered == [False, True, True]
-    chosen = {"action": "run_now", "_selected_action": [due.pk, later.pk]}
-    said = messages_of(admin_client.post(list_url(Job), chosen, follow=True))
-    assert said == [
-        "Set to run now, its time windows dropped: 1 job.",
-        f"job {due.pk} was left as it is: it is due already, and has no time windows.",
-    ]
-
-
 def test_a_job_that_waits_is_not_asked_why_it_does_not_run(
     admin_client: Client, declare: Declare
 ) -> None:
@@ -188,17 +172,6 @@ def test_a_success_tells_how_long_its_own_attempt_took(admin_client: Client) -> 
     }  # fmt: skip
     assert rows["2"]["Took"] == "1 min 30 s"
     assert rows["2"]["Started"].startswith(f"{begun:%Y-%m-%d %H:%M:%S UTC} ")
-
-
-def test_a_job_links_to_what_it_was_requeued_as(admin_client: Client, declare: Declare) -> None:
-    declare("fine")(lambda job: 1)
-    job = hipq.enqueue("fine")
-    run_due_jobs()
-    job.refresh_from_db()
-    again = hipq.requeue(job)
-
-    assert page_url(again) in html(admin_client, page_url(job))
-    assert page_url(job) in html(admin_client, page_url(again))
 
 
 def test_an_answer_that_has_no_job_yet_is_of_no_attempt(admin_client: Client) -> None:
