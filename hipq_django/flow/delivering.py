@@ -23,7 +23,7 @@ from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
     NewMessage,
-    Place,
+    PortPlace,
     channels_of,
     go_with_wakes,
     insert_messages,
@@ -59,7 +59,7 @@ class Way(NamedTuple):
 
     channels: list[str]
     """On which it is published."""
-    targets: list[Place]
+    targets: list[PortPlace]
     """The ports on which it comes to lie."""
 
 
@@ -72,7 +72,7 @@ class Routes:
         self.using = using
         self._instance = instance
         self._skip_locked = skip_locked
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, PortPlace] = {}
         self._next: dict[int, list[int]] = {}
         self._subscribers: dict[str, dict[int, None]] = {}
         """The ports by channel, as keys: a channel may be read twice, for different ones below."""
@@ -98,7 +98,7 @@ class Routes:
             }
             frontier = {pk for nexts in targets.values() for pk in nexts} - set(self.places)
 
-    def _lock(self, ids: Collection[int]) -> dict[int, Place]:
+    def _lock(self, ids: Collection[int]) -> dict[int, PortPlace]:
         """Lock ports, and those that they lead to, in the order of the ids; return the new ones.
 
         Those that are gone are left out.
@@ -222,7 +222,7 @@ class Delivery:
                 if is_of(target.type, item.value):
                     self._lay(target, item._replace(context=context))
 
-    def _lay(self, port: Place, item: Item) -> None:
+    def _lay(self, port: PortPlace, item: Item) -> None:
         if self._room is not None:
             self._room.take(item.value, item.context)
         as_default = item.as_default or port.mode == "memory"

@@ -57,7 +57,7 @@ class Staged(NamedTuple):
     context: Mapping[str, Any]
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """The end of a job, and what came in for it."""
 
     staged: StagedJob
@@ -210,7 +210,7 @@ def _key_of(value: Any, field: str | None) -> str | None:
     )
 
 
-def _ended_of(node: Node, most: int) -> tuple[list[Ended], Left]:
+def _ended_of(node: Node, most: int) -> tuple[list[EndedJob], Left]:
     """Return jobs of a stage that have ended, `most` at the most, and what of the others."""
     rows = StagedJob.objects.using(node.using).filter(node=node.pk).order_by("pk")
     noted = list(rows.values_list("pk", "job_id"))
@@ -222,7 +222,7 @@ def _ended_of(node: Node, most: int) -> tuple[list[Ended], Left]:
     found = Job.objects.using(node.using).filter(ids_in("pk", [job for _, job in over]))
     jobs = {job.pk: _end_of(job) for job in found.select_related("job_type").defer("job_data")}
     ended = [
-        Ended(row, jobs.get(row.job_id))
+        EndedJob(row, jobs.get(row.job_id))
         for row in rows.filter(ids_in("pk", [pk for pk, _ in over]))
     ]
     return ended, Left(len(noted) - len(ended), has_ended=len(over) < len(all_over))
@@ -334,7 +334,7 @@ def _wake(nodes: Iterable[int], using: str) -> int:
     return len(pairs)
 
 
-class Sweep:
+class SweepOfStages:
     """Goes through the jobs of stages, page by page, for ends that nobody has told of."""
 
     def __init__(self) -> None:

@@ -282,7 +282,7 @@ _PAGE = """
     ORDER BY m.port_id, m.id LIMIT %s"""
 
 
-class Place(NamedTuple):
+class PortPlace(NamedTuple):
     """What a message has to know of a port on which it comes to lie."""
 
     id: int
@@ -295,7 +295,7 @@ class Place(NamedTuple):
     """The parent of its node."""
 
 
-def lock_places(ports: Iterable[int], using: str, *, skip_locked: bool) -> dict[int, Place]:
+def lock_places(ports: Iterable[int], using: str, *, skip_locked: bool) -> dict[int, PortPlace]:
     """Lock ports and those that they are connected to, as weakly as a foreign key; return them.
 
     Nobody can connect, change or delete them before the transaction ends. What was connected until
@@ -304,7 +304,7 @@ def lock_places(ports: Iterable[int], using: str, *, skip_locked: bool) -> dict[
     lock = row_lock("KEY SHARE OF p", skip_locked=skip_locked)
     sql = _text_for(using, f"{_PLACES_POSTGRESQL} {lock}", _PLACES_SQLITE)
     rows = _fetched(sql, [_list(ports, using)], using)
-    return {row[0]: Place(*row) for row in rows}
+    return {row[0]: PortPlace(*row) for row in rows}
 
 
 class Ways(NamedTuple):

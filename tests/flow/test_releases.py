@@ -88,7 +88,7 @@ def results(graph: flow.Node) -> list[Any]:
 
 @pytest.mark.parametrize("spec", [BEFORE, AFTER])
 def test_a_graph_follows_a_spec_with_either_name(rename: Rename, spec: dict[str, Any]) -> None:
-    graph = flow.start(BEFORE)
+    graph, node = flow.start(BEFORE), flow.start(OLD)
     add = graph.child("add")
     rename()
 
@@ -98,34 +98,15 @@ def test_a_graph_follows_a_spec_with_either_name(rename: Rename, spec: dict[str,
     assert graph.child("add") == add
     assert results(graph) == [2]
     assert "refused" in graph.outputs
-
-
-@pytest.mark.parametrize("spec", [BEFORE, AFTER])
-def test_a_graph_is_started_by_either_name(rename: Rename, spec: dict[str, Any]) -> None:
-    rename()
-    graph = flow.start(spec)
-    graph.apply(BEFORE)
-    graph.apply(AFTER)
-    graph.inputs["number"].write(1)
-
-    assert results(graph) == [2]
-
-
-def test_a_node_of_the_former_name_is_adopted(rename: Rename) -> None:
-    node = flow.start(OLD)
-    rename()
-    graph = flow.start({"nodes": {"add": {"component": NEW, "init": node.pk}}})
-
-    assert graph.child("add") == node
-
-
-def test_another_component_is_still_another_one(rename: Rename) -> None:
-    graph = flow.start(BEFORE)
-    rename()
     other = {**AFTER, "nodes": {**AFTER["nodes"], "add": {"component": "t.double"}}}
-
     with pytest.raises(flow.GraphError, match="a node keeps its component"):
         graph.apply(other)
+    adopts = {"nodes": {"add": {"component": NEW, "init": node.pk}}}
+    assert flow.start(adopts).child("add") == node
+    started = flow.start(spec)
+    started.apply(BEFORE if spec is AFTER else AFTER)
+    started.inputs["number"].write(1)
+    assert results(started) == [2]
 
 
 def test_a_public_job_is_public_by_either_name(rename: Rename, settings: Settings) -> None:
@@ -165,6 +146,8 @@ def test_a_node_follows_its_component_to_another_queue() -> None:
 
     assert queues_of_runs(node)[2:] == ["fast"] * 2
     assert node.info["queue"] == "fast"
+    graph = flow.start({"nodes": {"x": {"component": MOVED, "init": node.pk}}})
+    assert graph.child("x") == node
 
 
 def test_a_node_that_was_given_a_queue_stays_there() -> None:
@@ -177,15 +160,6 @@ def test_a_node_that_was_given_a_queue_stays_there() -> None:
 
     assert queues_of_runs(node) == ["own"] * 2
     assert queues_of_runs(child) == ["default"] * 2
-
-
-def test_a_node_is_adopted_whose_component_has_another_queue_now() -> None:
-    release()
-    node = flow.start(MOVED, run=False)
-    release(queue="fast")
-    graph = flow.start({"nodes": {"x": {"component": MOVED, "init": node.pk}}})
-
-    assert graph.child("x") == node
 
 
 # Ports

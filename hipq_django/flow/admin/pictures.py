@@ -181,8 +181,8 @@ def _marks(ports: Iterable[Any], node: int, direction: str) -> list[Mark]:
 
 
 def _lines(spec: Spec) -> Iterable[Line]:
-    for link in spec.links:
-        source, target = link.ends
+    for edge in spec.edges:
+        source, target = edge.ends
         yield Line(source.node or OWN_INPUTS, source.port, target.node or OWN_OUTPUTS, target.port)
 
 

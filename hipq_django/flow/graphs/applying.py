@@ -47,7 +47,7 @@ from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.graphs.publicity import check_public
 from hipq_django.flow.graphs.spec import End, NodeSpec, Spec, read_spec
-from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
+from hipq_django.flow.library.graph import GRAPH, SPEC, GraphComponent
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Connection, Node, NodePort
 from hipq_django.flow.ports import Port, declared_port, find_row
@@ -181,7 +181,7 @@ def _start_graph(
     using = creating.database_of(instance)
     with write_transaction(using):
         lock_adopted(options.get("parent"), adopted_by(spec, instance), using)
-        node = creating.start(Graph, instance=instance, at=at, run=False, **options)
+        node = creating.start(GraphComponent, instance=instance, at=at, run=False, **options)
         _Making(node, spec, at).make()
         for port, values in (data or {}).items():
             node.inputs[port].write_many(values)
@@ -384,15 +384,15 @@ class _Making:
     def _joined(self, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Port, Port]]:
         """Yield the connections of the spec whose ports there are, each with its place."""
         rows: dict[End, NodePort] = {}
-        for link in self._spec.links:
-            if not {end.node for end in link.ends} <= nodes.keys():
+        for edge in self._spec.edges:
+            if not {end.node for end in edge.ends} <= nodes.keys():
                 continue  # of that a problem has been noted
-            with self._noting(link.path):
-                for end in link.ends:
+            with self._noting(edge.path):
+                for end in edge.ends:
                     rows[end] = rows.get(end) or _port_row(nodes[end.node], end)
-                _check_types(rows[link.source], rows[link.target])
-                source, target = (Port(nodes[e.node], *e[1:], rows[e].pk) for e in link.ends)
-                yield link.path, source, target
+                _check_types(rows[edge.source], rows[edge.target])
+                source, target = (Port(nodes[e.node], *e[1:], rows[e].pk) for e in edge.ends)
+                yield edge.path, source, target
 
     @contextmanager
     def _noting(self, path: str) -> Iterator[None]:

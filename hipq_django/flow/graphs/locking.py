@@ -83,7 +83,7 @@ def lock_ports(node: Node, there: Mapping[str, Node], before: Spec, after: Spec)
     if any(before.own_ports(side) != after.own_ports(side) for side in ("in", "out")):
         nodes.add(node.pk)
     names = {node.pk: "", **{child.pk: name for name, child in there.items()}}
-    joined = {link.ends for link in before.links} ^ {link.ends for link in after.links}
+    joined = {edge.ends for edge in before.edges} ^ {edge.ends for edge in after.edges}
     ends = {end for pair in joined for end in pair}
     rows = NodePort.objects.using(using).filter(ids_in("node", {*nodes, *names}))
     ids = {

@@ -35,7 +35,7 @@ class End(NamedTuple):
         return f"{self.node}.{self.port}"
 
 
-class Link(NamedTuple):
+class Edge(NamedTuple):
     """A connection, and where the spec says it."""
 
     path: str
@@ -88,7 +88,7 @@ class Spec:
 
     given: Mapping[str, Any] = field(default_factory=dict)
     nodes: Mapping[str, NodeSpec] = field(default_factory=dict)
-    links: Sequence[Link] = ()
+    edges: Sequence[Edge] = ()
     problems: Sequence[Problem] = ()
 
     @property
@@ -105,7 +105,7 @@ class Spec:
     def joined_ports(self) -> dict[tuple[str, str], set[str]]:
         """The ports that are joined with others, by node and direction."""
         joined: dict[tuple[str, str], set[str]] = {}
-        for end in (end for link in self.links for end in link.ends):
+        for end in (end for edge in self.edges for end in edge.ends):
             joined.setdefault((end.node, end.direction), set()).add(end.port)
         return joined
 
@@ -142,14 +142,14 @@ class _Reader:
             self._problems += wrong
             if not wrong:
                 nodes[name] = _node(node)
-        links = [*self._edges(), *self._own("inputs"), *self._own("outputs")]
-        sound = [link for link in links if all(end.node in {*nodes, ""} for end in link.ends)]
+        edges = [*self._edges(), *self._own("inputs"), *self._own("outputs")]
+        sound = [edge for edge in edges if all(end.node in {*nodes, ""} for end in edge.ends)]
         return Spec(given, nodes, sound, self._problems)
 
     def _wrong(self, path: str, message: str, hint: str = "") -> None:
         self._problems.append(Problem(path, message, hint))
 
-    def _edges(self) -> Iterator[Link]:
+    def _edges(self) -> Iterator[Edge]:
         edges = self._given.get("edges", [])
         if not isinstance(edges, list):
             self._wrong("edges", f"it is {short(edges)}, not a list.")
@@ -167,9 +167,9 @@ class _Reader:
             if ends in seen:
                 self._wrong(path, f"{ends[0]} -> {ends[1]} is there twice.")
             seen.add(ends)
-            yield Link(path, ends[0], ends[1])
+            yield Edge(path, ends[0], ends[1])
 
-    def _own(self, side: str) -> Iterator[Link]:
+    def _own(self, side: str) -> Iterator[Edge]:
         """Yield the connections of the graph's own ports of one side."""
         ports, direction = self._given.get(side, {}), "in" if side == "inputs" else "out"
         if not isinstance(ports, dict):
@@ -181,7 +181,7 @@ class _Reader:
                 self._wrong(path, f"{short(name)} cannot be the name of a port.")
                 continue
             for end in self._ends(path, given, direction):
-                yield Link(path, own, end) if direction == "in" else Link(path, end, own)
+                yield Edge(path, own, end) if direction == "in" else Edge(path, end, own)
 
     def _ends(self, path: str, given: Any, direction: str) -> list[End]:
         texts = [given] if isinstance(given, str) else given

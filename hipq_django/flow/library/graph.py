@@ -13,7 +13,7 @@ SPEC = "flow.spec"
 
 
 @component(GRAPH, wake_parent="changes", runs_per_minute=6_000)
-class Graph(Component):
+class GraphComponent(Component):
     """Nodes and connections that were given as data."""
 
     any_out = AnyOut()

@@ -27,7 +27,7 @@ from hipq_django.flow.runs import dispatching, ending
 from hipq_django.flow.runs.defaults import SweepOfDefaults
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
-from hipq_django.flow.stages import Sweep
+from hipq_django.flow.stages import SweepOfStages
 from hipq_django.flow.values import Rest
 from hipq_django.models import Worker
 from hipq_django.scheduler.companions import Persist
@@ -58,7 +58,7 @@ class Runs:
     """The companion of components; see `hipq_django.scheduler.companions.Companion`."""
 
     def __init__(self) -> None:
-        self._stages = Sweep()
+        self._stages = SweepOfStages()
         self._defaults = SweepOfDefaults()
         self._left_alone = Isolation[int]("flow", "node")
 
