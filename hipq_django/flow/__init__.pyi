@@ -32,12 +32,8 @@ from hipq_django.flow.exceptions import (
     UnknownPortError as UnknownPortError,
 )
 from hipq_django.flow.explaining import aexplain as aexplain, explain as explain
-from hipq_django.flow.graphs.applying import (
-    acheck as acheck,
-    astart as astart,
-    check as check,
-    start as start,
-)
+from hipq_django.flow.graphs.applying import astart as astart, start as start
+from hipq_django.flow.graphs.checking import acheck as acheck, check as check
 from hipq_django.flow.graphs.named import graph as graph
 from hipq_django.flow.graphs.problem import Problem as Problem
 from hipq_django.flow.grouping import agroup as agroup, group as group

@@ -18,7 +18,8 @@ from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.exceptions import FlowError, GraphError
-from hipq_django.flow.graphs.applying import apply, check
+from hipq_django.flow.graphs.applying import apply
+from hipq_django.flow.graphs.checking import check
 from hipq_django.flow.graphs.locking import lock_tree
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.graphs.publicity import permissions_of

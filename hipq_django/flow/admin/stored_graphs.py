@@ -25,7 +25,7 @@ from hipq_django.flow.admin.graph_pages import REPLACES, not_allowed, told
 from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.exceptions import FlowError, GraphError
-from hipq_django.flow.graphs.applying import check
+from hipq_django.flow.graphs.checking import check
 from hipq_django.flow.graphs.named import is_declared
 from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 ERROR, WARNING = "error", "warning"
+MAX_PROBLEMS = 100
 
 
 class Problem(NamedTuple):

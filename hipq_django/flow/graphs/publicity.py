@@ -7,8 +7,9 @@ from typing import Any
 
 from hipq_django.flow.declared_ports import is_own_channel
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.exceptions import UnknownComponentError
-from hipq_django.flow.graphs.problem import Problem
+from hipq_django.flow.exceptions import GraphError, UnknownComponentError
+from hipq_django.flow.graphs.problem import MAX_PROBLEMS, Problem
+from hipq_django.flow.graphs.spec import read_spec
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import STAGE, is_same
@@ -26,6 +27,17 @@ def check_public(instance: str, component_or_spec: Any) -> list[Problem]:
         return list(_of_component(instance, "component", component_or_spec))
     nodes = _objects(component_or_spec, "nodes").items()
     return [problem for name, node in nodes for problem in _of_node(instance, name, node)]
+
+
+def refuse_private(instance: str, component_or_spec: object) -> None:
+    """Raise `GraphError` if what comes from outside names what is not public: it is not tried.
+
+    The form of a spec is checked as well.
+    """
+    if outside := check_public(instance, component_or_spec):
+        is_spec = isinstance(component_or_spec, Mapping)
+        wrong = read_spec(component_or_spec).problems if is_spec else ()
+        raise GraphError([*wrong, *outside][:MAX_PROBLEMS])
 
 
 def check_channels(path: str, node: Mapping[str, Any]) -> Iterator[Problem]:

@@ -13,8 +13,10 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import checked_type_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.graphs.applying import checked_spec, refuse_private, start
+from hipq_django.flow.graphs.applying import start
+from hipq_django.flow.graphs.checking import checked_spec
 from hipq_django.flow.graphs.named import is_declared
+from hipq_django.flow.graphs.publicity import refuse_private
 from hipq_django.flow.models import Graph, Node
 
 

@@ -27,7 +27,8 @@ from hipq_django.flow.delivering import LockedPortError
 from hipq_django.flow.exceptions import FlowError, UnknownNodeError
 from hipq_django.flow.family import check_kin, checked_child_name
 from hipq_django.flow.graphs import applying
-from hipq_django.flow.graphs.applying import checked_component, checked_form, not_a_graph
+from hipq_django.flow.graphs.applying import not_a_graph
+from hipq_django.flow.graphs.checking import checked_component, checked_form
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node

@@ -8,8 +8,8 @@ from typing import Any
 from hipq_django import flow
 from hipq_django.domain.redaction import without_masks
 from hipq_django.flow.declared_ports import is_own_channel
-from hipq_django.flow.graphs.applying import apply, refuse_private
-from hipq_django.flow.graphs.publicity import check_channels, permissions_of
+from hipq_django.flow.graphs.applying import apply
+from hipq_django.flow.graphs.publicity import check_channels, permissions_of, refuse_private
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import read_moment

@@ -7,8 +7,7 @@ from django.db import transaction
 from hypothesis import given, strategies as st
 
 from hipq_django import flow
-from hipq_django.flow.graphs.applying import MAX_PROBLEMS
-from hipq_django.flow.graphs.problem import Problem, errors_of
+from hipq_django.flow.graphs.problem import MAX_PROBLEMS, Problem, errors_of
 from hipq_django.flow.graphs.spec import read_spec
 from hipq_django.flow.models import NodePort
 from hipq_django.models import Queue

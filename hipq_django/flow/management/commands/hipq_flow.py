@@ -17,7 +17,8 @@ from django.utils.translation import override
 from hipq_django.flow.aliases import get
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.explaining import explain, with_unread
-from hipq_django.flow.graphs.applying import check, start
+from hipq_django.flow.graphs.applying import start
+from hipq_django.flow.graphs.checking import check
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.models import Message, Node
 from hipq_django.flow.status import derived, with_status
