@@ -7,6 +7,11 @@ from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.conf.instances import autodiscovered
+from hipq_django.conf.options import INSTANCE
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.extensions import register
+
 
 class HipqConfig(AppConfig):
     """Registers the checks and imports every app's modules of jobs."""
@@ -22,7 +27,6 @@ class HipqConfig(AppConfig):
         from hipq_django.database import clock
         from hipq_django.database.errors import quote_nothing_if
         from hipq_django.dependencies.unholding import DependenciesExtension
-        from hipq_django.extensions import register
         from hipq_django.job_types.registry import has_sensitive
         from hipq_django.tasks_backend.extension import TASKS
 
@@ -36,10 +40,6 @@ class HipqConfig(AppConfig):
 
 
 def _modules_of_jobs() -> list[str]:
-    from hipq_django.conf.instances import autodiscovered
-    from hipq_django.conf.options import INSTANCE
-    from hipq_django.exceptions import ConfigurationError
-
     try:
         return autodiscovered()
     except ConfigurationError:  # the checks say what is wrong

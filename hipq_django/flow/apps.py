@@ -6,6 +6,11 @@ from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.conf.instances import get_instances
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.extensions import register
+
 
 class FlowConfig(AppConfig):
     """Lets workers run nodes, and imports every app's `flows` module."""
@@ -17,7 +22,6 @@ class FlowConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the runs of nodes to the queue's workers."""
-        from hipq_django.extensions import register
         from hipq_django.flow import checks, library  # noqa: F401 - the library declares itself
         from hipq_django.flow.extension import FlowExtension
 
@@ -28,9 +32,6 @@ class FlowConfig(AppConfig):
 
 def _declare_components() -> None:
     """Declare the standard components in each instance, and what apps have in `flows`."""
-    from hipq_django.conf.instances import get_instances
-    from hipq_django.conf.rules import DEFAULT
-    from hipq_django.exceptions import ConfigurationError
     from hipq_django.flow.declaring import declare_standard
 
     try:
