@@ -14,7 +14,7 @@ from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.isolation import Isolation
 from hipq_django.dependencies.unholding import Sweep
-from hipq_django.domain.waits import pause_after
+from hipq_django.domain.pauses import pause_after
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.undeclared import UndeclaredTypes
 from hipq_django.models import Worker

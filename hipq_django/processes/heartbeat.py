@@ -8,13 +8,11 @@ from typing import Any
 
 from django.db import connections
 
-from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.isolation import Isolation
-from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import bound_waits, renew_broken
@@ -43,7 +41,7 @@ class Heartbeat(OwnThread):
         self._tells = tells
         self._on_lost = on_lost
         self._has_row = True
-        self._locks = LastingLocks(worker.silence.total_seconds())
+        self._left_alone = Isolation[str]("heartbeat", "worker")
         self.last = self.unbroken_since = self._began = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
@@ -82,7 +80,7 @@ class Heartbeat(OwnThread):
             self._has_row = bool(live.update(heartbeat_time=moment, **self._tells()))
         except Exception as error:
             if is_locked_out(error):
-                self._was_locked(began)
+                self._was_locked(began, error)
                 return True
             self.unbroken_since = float("inf")
             raise
@@ -105,22 +103,15 @@ class Heartbeat(OwnThread):
         if gap or self.unbroken_since > began:
             self.unbroken_since = began
         self.last = began
-        self._locks.end(self.worker.pk, began)
+        self._left_alone.forget([self.worker.name])
 
-    def _was_locked(self, began: float) -> None:
+    def _was_locked(self, began: float, error: Exception) -> None:
         """Go on: nobody can declare this worker lost without the same lock.
 
         But it is not sure that the others can beat.
         """
         self.last = self.unbroken_since = began
-        seconds = self._locks.wait(self.worker.pk, began)
-        if self._locks.is_to_be_named(self.worker.pk, began):
-            events.warning(
-                "worker_locked",
-                "another transaction has locked the worker's row, or its table; it works on",
-                worker=self.worker.name,
-                seconds=round(seconds),
-            )
+        self._left_alone.leave(self.worker.name, error)
 
     def _run(self) -> None:
         bound_waits(self.using)
@@ -132,7 +123,7 @@ class Heartbeat(OwnThread):
                     self._on_lost()
                 back_off.reset()
                 # When a lock ends, this is to be the first that gets it.
-                pause = 0.0 if self._locks else self.worker.heartbeat_seconds
+                pause = self.worker.heartbeat_seconds if self._left_alone.is_calm else 0.0
             except Exception as error:
                 log_failure("heartbeat_failed", error, worker=self.worker.name)
                 connections[self.using].close()

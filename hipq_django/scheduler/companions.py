@@ -14,8 +14,8 @@ from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.clock import steady
 from hipq_django.database.isolation import Isolation
+from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.states import Phase
-from hipq_django.domain.waits import pause_after
 from hipq_django.extensions import companions
 from hipq_django.models import Worker
 from hipq_django.transitions.values import Claim, Persisted, Result, tell_of_written

@@ -16,10 +16,10 @@ from hipq_django.answers.aggregation import response_of
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.isolation import Isolation
+from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.reasons import not_let_start
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared

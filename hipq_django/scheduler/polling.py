@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.throttling import MAX_DELAY_SECONDS
-from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Queue
 

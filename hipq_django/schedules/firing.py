@@ -33,9 +33,9 @@ from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
-from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
