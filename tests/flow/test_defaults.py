@@ -12,7 +12,7 @@ from django.db import connection
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, NodePort
+from hipq_django.flow.models import Message
 from hipq_django.flow.runs import defaults
 from hipq_django.flow.runs.companion import Runs
 from hipq_django.flow.web.showing import shown_ports
@@ -173,22 +173,3 @@ def test_a_default_that_a_run_settles_while_somebody_looks_at_it_is_seen(
         seen = see(node)
 
     assert (settled, seen) == ([True], "new")
-
-
-def test_a_run_sees_the_default_of_a_relative_that_is_settled_meanwhile(script: Script) -> None:
-    node = flow.start("t.scripted", run=False)
-    child = node.spawn("child", "t.recorder", inputs={"a": {"default": "old"}}, run=False)
-    child.inputs["a"].default = "new"
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        port = run.child("child").inputs["a"]
-        rows = Message.objects.filter(port=port.row, as_default=True)  # the row is read here
-        rows.delete()
-        NodePort.objects.filter(pk=port.row.pk).update(value="new")
-        seen.append(port.default)
-
-    script.perform = perform
-    testing.run_inline(node)
-
-    assert seen == ["new"]

@@ -155,21 +155,28 @@ def relative(node: flow.Node, name: str) -> flow.Node:
     return found
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after an answer"])
 @some(*VERBS)
 def test_what_a_run_does_to_a_relative_is_done_when_it_ends(
-    verb: Verb, root: flow.Node, script: Script
+    verb: Verb, waits: bool, root: flow.Node, script: Script
 ) -> None:
     node, seen = relative(root, verb.of), list[Any]()
     verb.prepare(node)
 
-    def perform(run: Any) -> None:
-        if not seen:
-            verb.act(run.child(verb.of))
-            seen.append(verb.look(node))
+    def perform(run: Any) -> Any:
+        script.perform = None
+        verb.act(run.child(verb.of))
+        seen.append(verb.look(node))
+        run.job.set_key("key")
+        return hipq.WAIT if waits else None
 
     script.perform = perform
     testing.run_inline(root)
     testing.drain()
+    if waits:
+        assert verb.look(node) == verb.before
+        hipq.complete("t.scripted", "key", "yes")
+        testing.drain()
 
     assert seen == [verb.before]
     assert verb.look(node) == verb.after
@@ -192,29 +199,6 @@ def test_what_a_run_does_to_a_relative_is_never_done_if_it_fails(
 
     assert root.status == "failed"
     assert verb.look(node) == verb.before
-
-
-@some("state.set", "run", "spawn", "delete", "apply")
-def test_what_a_run_that_waits_does_to_a_relative_is_done_after_its_answer(
-    verb: Verb, root: flow.Node, script: Script
-) -> None:
-    node = relative(root, verb.of)
-    verb.prepare(node)
-
-    def perform(run: Any) -> Any:
-        script.perform = None
-        verb.act(run.child(verb.of))
-        run.job.set_key("key")
-        return hipq.WAIT
-
-    script.perform = perform
-    testing.run_inline(root)
-    testing.drain()
-    assert verb.look(node) == verb.before
-
-    hipq.complete("t.scripted", "key", "yes")
-    testing.drain()
-    assert verb.look(node) == verb.after
 
 
 def test_a_run_publishes_for_a_relative_when_it_ends(

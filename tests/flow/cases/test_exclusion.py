@@ -1,12 +1,10 @@
 """Cases 43 to 62: one run at a time, terminating and deleting."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
-from django.utils.timezone import get_default_timezone
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -53,28 +51,6 @@ def test_a_run_that_waits_for_something_else_is_not_brought_forward_by_a_lock(
     assert node.unlock(token)
 
     assert Job.objects.get().scheduled_run_time == put_back.scheduled_run_time
-
-
-NIGHT = ["22:00-06:00"]
-
-
-def test_a_run_has_its_time_windows_also_after_a_lock() -> None:
-    midnight = datetime(2031, 5, 1, 0, tzinfo=get_default_timezone())
-    with hipq.testing.travel(midnight):
-        node = flow.start(Recorder, job={"time_windows": NIGHT})
-        token = node.lock(86_400)
-        testing.drain()
-        assert Job.objects.get().state == "retry"
-    assert token
-    with hipq.testing.travel(midnight + timedelta(hours=12)):
-        assert node.unlock(token)
-        testing.drain()
-        assert Recorder.calls == []
-    with hipq.testing.travel(midnight + timedelta(hours=22)):
-        testing.drain()
-
-    assert Recorder.calls == ["startup", "perform"]
-    assert Job.objects.get().time_windows == NIGHT
 
 
 def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:

@@ -110,13 +110,6 @@ def test_case_071() -> None:
             change()
 
 
-def test_values_that_are_no_json_are_refused() -> None:
-    node = flow.start(Double)
-    with pytest.raises(flow.InvalidPortError, match="not JSON"):
-        node.state.set(a=object())
-    assert node.state.all() == {}
-
-
 @pytest.mark.conformance
 def test_a_state_is_changed_beside_what_flows_keep_in_it(script: Script) -> None:
     def perform(run: Any) -> None:

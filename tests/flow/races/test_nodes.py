@@ -13,7 +13,6 @@ from django.db import IntegrityError
 import hipq_django as hipq
 from hipq_django import flow, transitions
 from hipq_django.conf.instances import get_instance
-from hipq_django.database.locks import locked
 from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
@@ -68,24 +67,6 @@ def test_two_dispatchers_make_one_run(holds: bool, steps: Steps, dispatch: Dispa
     end_all(steps)
 
     assert (live_runs(node) == 1) == holds
-
-
-def test_a_run_whose_job_somebody_has_locked_is_brought_forward_later(
-    session: Session, dispatch: Dispatch
-) -> None:
-    """Who ranks waiting jobs anew has locked them, and does not look at the node."""
-    node = flow.start(Sum, run=False)
-    node.run(wait=3_600)
-    dispatch()
-    node.inputs["number"].write(1)
-    session.begin()
-    session(lambda: list(locked(Job.objects.all())))
-    assert dispatch() == 0
-    session.commit()
-    dispatch()
-
-    job = Job.objects.get()
-    assert job.scheduled_run_time <= job.update_time
 
 
 @pytest.mark.usefixtures("nobody_waits")

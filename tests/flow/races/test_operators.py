@@ -12,16 +12,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 
-import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.conf.instances import get_instance
 from hipq_django.database import transactions
 from hipq_django.database.locks import locked
 from hipq_django.flow.admin.forms import fingerprint
 from hipq_django.flow.admin.message_pages import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.models import LogEntry, Message
-from hipq_django.flow.runs import dispatching
+from hipq_django.flow.models import Message
 from hipq_django.models import Job
 from tests.admin_pages import list_url, log_in
 from tests.flow.races.conftest import decided_by, end_all, nothing
@@ -236,24 +233,6 @@ def test_a_node_is_run_by_force_while_its_doomed_tree_is_deleted(
 
 
 # Dispatchers
-
-
-@decided_by("runs.dispatching.locked")
-def test_a_run_that_was_cancelled_fails_its_node_once(
-    holds: bool, steps: Steps, dispatch: Dispatch
-) -> None:
-    """By the sweep, or by a dispatcher."""
-    node = flow.start(Double)
-    dispatch()
-    hipq.cancel(Job.objects.get())
-    sweep = partial(dispatching.sweep, get_instance("default"))
-    steps.begin("sweep", sweep, 'update "hipq_flow_node"')
-    steps.begin("dispatch", dispatch, END)
-    end_all(steps)
-    dispatch()
-
-    assert node.status == "failed"
-    assert (LogEntry.objects.filter(node=node).count() == 1) == holds
 
 
 def lock_job() -> None:
