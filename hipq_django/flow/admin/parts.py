@@ -170,7 +170,7 @@ class PartPages(RowActions):
         port = self.port_of(context["original"])
         node = {"original": port.node, "port": port_name(port), "media": self.nodes.media}
         port_url = self.url(Node, "port", port.node_id, port.pk)
-        return self.nodes.shown_page(request, template, {**context, **node, "port_url": port_url})
+        return self.nodes.shown_page(request, template, {"port_url": port_url, **context, **node})
 
     # What a verb leads to
 

@@ -271,6 +271,7 @@ class PortPages(PartPages):
         context = {
             "title": self.label(row),
             "original": row,
+            "port_url": "",  # of this page
             "facts": self._facts(row, count),
             "rows": [self._message_row(row, m, may_see) for m in found],
             "count": format_count(count, format_number),
