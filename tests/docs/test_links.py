@@ -57,6 +57,30 @@ def test_what_a_document_declares_is_in_a_module_that_workers_import() -> None:
     assert not elsewhere
 
 
+RUN = {
+    "README.md",
+    "consumers.md",
+    "production.md",
+    "tutorial.md",
+    "tutorial-flow.md",
+    "webhooks.md",
+}
+"""The pages whose code the tests run, besides those of the reference and the how-to pages."""
+
+
+def test_every_block_of_code_that_runs_names_its_file() -> None:
+    """It is appended to that file; a block that names none would not be run."""
+    pages = [d for d in DOCUMENTS if d.path.name in RUN or d.path.parent.name == "reference"]
+
+    assert len(pages) > len(RUN)
+    assert not [
+        f"{page.path.name}: {block.text[:60]}"
+        for page in pages
+        for block in page.blocks()
+        if block.language == "python" and not block.file
+    ]
+
+
 def test_every_row_of_a_table_has_a_cell_for_each_head() -> None:
     broken = [
         f"{document.path.name}: {row[0]}"

@@ -112,18 +112,6 @@ print(job.outcome, job.result, job.attempt, "attempt")
 """
 
 
-def test_every_block_of_python_names_its_file() -> None:
-    files = [block.file for block in README.blocks() if block.language == "python"]
-
-    assert files == [
-        "shop/jobs.py",
-        "shop/jobs.py",
-        "shop/checkout.py",
-        "mysite/settings.py",
-        "mysite/urls.py",
-    ]
-
-
 def test_the_readme_is_short_and_comes_to_code_at_once() -> None:
     before_code = README.text.partition("```")[0]
 

@@ -379,10 +379,8 @@ def test_there_is_one_recipe_for_sqlite() -> None:
 
 @pytest.mark.processes
 def test_the_examples_work_together(fresh_project: FreshProject) -> None:
-    code = [block for block in REFERENCE.blocks() if block.language == "python"]
-    assert all(block.file for block in code)
     fresh_project.create("shop")
-    fresh_project.write(code)
+    fresh_project.write([block for block in REFERENCE.blocks() if block.language == "python"])
 
     assert "no issues" in fresh_project.manage("check")
     assert "OK" in fresh_project.manage("test", "shop")

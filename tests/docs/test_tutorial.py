@@ -176,13 +176,6 @@ def test_a_tutorial_works_as_it_is_written(reader: Reader, tutorial: Document) -
             assert pattern(block.text.splitlines()).search(reader.bank_says())
 
 
-def test_every_block_is_a_file_a_terminal_or_what_the_bank_prints() -> None:
-    blocks = [block for tutorial in TUTORIALS for block in tutorial.blocks()]
-
-    assert {block.language for block in blocks} == {"python", "console", "text"}
-    assert all(block.file for block in blocks if block.language == "python")
-
-
 def test_what_is_shown_must_appear_line_by_line_in_its_order() -> None:
     shown = pattern(["a … b", "c"])
 

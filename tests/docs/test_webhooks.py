@@ -89,10 +89,5 @@ class PartnersTest(TestCase):
 """
 
 
-def test_every_block_is_a_file_or_a_message() -> None:
-    assert {block.language for block in WEBHOOKS.blocks()} == {"python", "json"}
-    assert all(block.file for block in WEBHOOKS.blocks() if block.language == "python")
-
-
 def test_the_wait_before_the_next_try_is_that_of_the_code() -> None:
     assert f"try again in {receiving.RETRY_AFTER_SECONDS} seconds" in WEBHOOKS.text
