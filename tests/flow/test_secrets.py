@@ -75,6 +75,10 @@ def kept(run: Any) -> str:
     return CARD
 
 
+def own_state(run: Any) -> str:
+    return str(run.state["card"])
+
+
 def carried(run: Any) -> str:
     return str(run.item.packet().context["card"])
 
@@ -103,8 +107,8 @@ def argument_of_the_parent(run: Any) -> str:
 
 
 SEEN = [
-    read, peeked, popped, written, kept, carried, handed_on, set_as_default, of_a_default,
-    state_of_the_parent, argument_of_the_parent,
+    read, peeked, popped, written, kept, own_state, carried, handed_on, set_as_default,
+    of_a_default, state_of_the_parent, argument_of_the_parent,
 ]  # fmt: skip
 
 
@@ -114,6 +118,7 @@ def surrounded() -> flow.Node:
     parent = flow.start("t.recorder", args=[{"card": "6011-0000-0000-0004"}], run=False)
     parent.state.set(card="5500-0000-0000-0004")
     node = parent.spawn("child", Scripted, run=False, inputs={"item": {}, "usual": {}})
+    node.state.set(card="378282246310005")
     with flow.context(card="3000-0000-0000-0004"):
         node.inputs["item"].write({"card": CARD})
     with flow.context(card="3000-0000-0000-0005"):
@@ -186,26 +191,17 @@ def test_an_error_that_quotes_what_it_refuses_shows_no_part_of_it(
 
 @flow.component("t.quotes")
 class Quotes(flow.Component):
-    """Quotes what it was given."""
+    """Quotes its state."""
 
-    def perform(self, *args: Any) -> None:
-        raise CodeError(f"{args[0]['card']} or {self.state['card']}")
+    def perform(self) -> None:
+        """Do nothing."""
 
     def shutdown(self) -> None:
         raise CodeError(f"{self.state['card']} is locked")
 
 
-def test_state_and_arguments() -> None:
-    node = flow.start(Quotes, args=[{"card": CARD}], run=False)
-    node.state.set(card="378282246310005")
-    node.run()
-    testing.drain(errors=False)
-
-    assert flow.Node.objects.get(pk=node.pk).error == f"CodeError: {MASK} or {MASK}"
-
-
 def test_what_shutdown_raises() -> None:
-    node = flow.start(Quotes, args=[{}], run=False)
+    node = flow.start(Quotes, run=False)
     node.state.set(card=CARD)
     node.terminate()
     testing.drain()

@@ -165,27 +165,25 @@ REQUESTS: list[tuple[int, str, bytes]] = [
     (413, "POST", b" " * 3_000_000),
     (200, "POST", b'{"response": 1}'),
 ]
+TOO_LATE: list[tuple[int, str, bytes]] = [
+    (410, "POST", b'{"response": 1}'),
+    (409, "POST", b'{"progress": {"percent": 4}}'),
+]
 
 
-def test_no_log_of_a_reply_holds_the_token(send: Post, logs: Everything, job: Job) -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+def test_no_log_of_a_reply_holds_the_token(
+    send: Post, logs: Everything, job: Job, is_over: bool
+) -> None:
     token = token_of(job)
+    if is_over:
+        hipq.cancel(job)
 
-    for status, method, body in REQUESTS:
+    for status, method, body in TOO_LATE if is_over else REQUESTS:
         logs.lines.clear()
         assert send(method, f"/hipq/callback/{token}/", body, JSON) == status
         if status >= 400:
             assert any(line.startswith("django.request ") for line in logs.lines)
-    check(logs, token)
-
-
-def test_no_log_of_a_job_that_is_over_holds_the_token(
-    send: Post, logs: Everything, job: Job
-) -> None:
-    token = token_of(job)
-    hipq.cancel(job)
-
-    for status, body in ((410, b'{"response": 1}'), (409, b'{"progress": {"percent": 4}}')):
-        assert send("POST", f"/hipq/callback/{token}/", body, JSON) == status
     check(logs, token)
 
 
