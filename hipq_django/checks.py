@@ -42,7 +42,7 @@ def register() -> None:
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E014, E016, E020 to E026, E029, E034, E035, as `hipq_django.conf.rules` finds them.
+    """E001 to E014, E021 to E026, E035, E041, as `hipq_django.conf.rules` finds them.
 
     The code that the setting names is imported only if everything else is right.
     """

@@ -304,7 +304,7 @@ def _write(row: Schedule, wanted: Mapping[str, Any]) -> None:
 
 
 def override(name: str, spec: Cron | Every, *, instance: str) -> Schedule:
-    """Give a schedule that the code declares other times, each until the code changes it.
+    """Give a schedule that the code declares other times, until `hipq_sync --reset`.
 
     For operators in the admin: developers change the code.
     """

@@ -356,23 +356,6 @@ def test_a_row_that_cannot_be_read_lets_no_other_skip_a_due_time(
     assert (row("a").next_time, row("b").next_time) == (at(2), at(2))
 
 
-def test_a_row_that_cannot_be_read_is_left_alone_for_half_a_minute(
-    hourly: Any, now: time_machine.Traveller
-) -> None:
-    hourly("broken")
-    Schedule.objects.update(cron="61 * * * *")
-    now.move_to(at(1))
-    firing = Firing(get_instance())
-
-    firing.run()
-    began = time.monotonic()
-    with CaptureQueriesContext(connection) as queries:
-        firing.run()
-
-    assert len(queries) == 1
-    assert firing.due_at > began + LOOK_SECONDS / 2
-
-
 def test_a_row_that_cannot_be_read_is_put_right_by_the_verb(
     hourly: Any, now: time_machine.Traveller
 ) -> None:
@@ -419,25 +402,26 @@ def test_new_code_puts_a_row_right_that_cannot_be_read(
     assert row("clean").next_time is not None
 
 
-def test_a_row_that_cannot_be_read_is_named_and_tried_again(
+def test_a_row_that_cannot_be_read_is_named_and_tried_again_in_half_a_minute(
     hourly: Any, now: time_machine.Traveller
 ) -> None:
     hourly("broken")
-    hourly("good")
-    Schedule.objects.filter(name="broken").update(cron="61 * * * *")
+    Schedule.objects.update(cron="61 * * * *")
     now.move_to(at(1))
+    firing = Firing(get_instance())
 
-    fire()
+    firing.run()
+    began = time.monotonic()
+    with CaptureQueriesContext(connection) as queries:
+        firing.run()
 
     assert "bad minute" in row("broken").problem
-    assert [run.schedule.name for run in ScheduleRun.objects.all()] == ["good"]
-    Schedule.objects.filter(name="broken").update(cron="0 * * * *")
-    fire()
-    assert ScheduleRun.objects.count() == 1
+    assert len(queries) == 1
+    assert firing.due_at > began + LOOK_SECONDS / 2
+    Schedule.objects.update(cron="0 * * * *")
     now.move_to(at(1) + 2 * MINUTE)
     fire()
-    assert row("broken").problem == "NONE"
-    assert ScheduleRun.objects.count() == 2
+    assert (row("broken").problem, runs()) == ("NONE", [("fired", at(1), 1)])
 
 
 # Declared in code
