@@ -69,8 +69,8 @@ def under(heading: str) -> list[str]:
 # What there is, by the code
 
 
-def first_arguments(module: ModuleType, function: str) -> set[Any]:
-    """Return the constants that calls of a function begin with."""
+def first_arguments(module: ModuleType, *functions: str) -> set[Any]:
+    """Return the constants that calls of the functions begin with."""
     calls = [
         node
         for node in ast.walk(ast.parse(inspect.getsource(module)))
@@ -79,7 +79,7 @@ def first_arguments(module: ModuleType, function: str) -> set[Any]:
     return {
         call.args[0].value
         for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == function
+        if isinstance(call.func, ast.Name) and call.func.id in functions
         if isinstance(call.args[0], ast.Constant)
     }
 
@@ -145,7 +145,7 @@ ON_OBJECTS = {"node", "direction", "name", "last"}
 """What the class of ports has not, but each of its objects."""
 TABLES_OF_NAMES: dict[str, tuple[list[str], Iterable[str]]] = {
     "public names": (headed("Name", "Error"), dir(hipq)),
-    "reasons": (under("Reasons"), first_arguments(reasons, "Reason")),
+    "reasons": (under("Reasons"), first_arguments(reasons, "Reason", "_reason")),
     "test kit": (headed("Function"), testing.__all__),
     "parts of a webhook": (headed("Part"), parts_of_webhooks()),
     "errors": (headed("Error"), {error.__name__ for error in errors()}),
@@ -154,7 +154,10 @@ TABLES_OF_NAMES: dict[str, tuple[list[str], Iterable[str]]] = {
     "permissions": (headed("Permission"), permissions()),
     "checks": (under("System checks"), CHECKS),
     "names of flows": (headed("Name of flows"), dir(flow)),
-    "reasons of nodes": (under("Reasons of nodes"), first_arguments(explaining, "Reason")),
+    "reasons of nodes": (
+        under("Reasons of nodes"),
+        first_arguments(explaining, "Reason", "_reason"),
+    ),
     "errors of flows": (
         headed("Error of flows"),
         {error.__name__ for error in subclasses(flow.FlowError)},
