@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -218,26 +219,21 @@ def test_pydantic_says_of_what_it_cannot_make_json(
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(float("nan"), "nan"), (float("-inf"), "-inf")], ids=["nan", "-inf"]
-)
-@pytest.mark.parametrize(
-    ("given", "place"),
+    ("given", "place", "said"),
     [
-        (lambda number: {"ratio": number}, "ratio"),
-        (lambda number: {"anything": number}, "anything"),
-        (lambda number: {"anything": [1, {"of": (number,)}]}, "anything[1]['of'][0]"),
+        ({"ratio": float("nan")}, "ratio", "nan"),
+        ({"anything": float("-inf")}, "anything", "-inf"),
+        ({"anything": [1, {"of": (float("nan"),)}]}, "anything[1]['of'][0]", "nan"),
     ],
-    ids=["float", "any", "within any"],
 )
 def test_pydantic_stores_no_null_instead_of_a_number_that_json_lacks(
-    pydantic: Arguments, given: Any, place: str, number: float, said: str
+    pydantic: Arguments, given: Any, place: str, said: str
 ) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
-        pydantic.dump(typed, GIVEN | given(number))
-
-    assert str(raised.value) == (
+    said = (
         f"argument {place} is not JSON: it is {said}, which JSON does not have; use None or text."
     )
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        pydantic.dump(typed, GIVEN | given)
 
 
 READ_AGAIN = "An argument must be read again from its JSON as it was given: annotate it with"
