@@ -12,7 +12,8 @@ from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
-from hipq_django.database.isolation import Isolation
+from hipq_django.database.errors import said_of
+from hipq_django.database.isolation import Isolation, patience_with
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.pauses import pause_after
 from hipq_django.maintenance import early_answers, recovery, reranking
@@ -163,9 +164,11 @@ class Duties:
         duty.failures += 1
         doubled: float = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
         pause = min(doubled, duty.longest_pause)
-        events.error(
-            "duty_failed", "tried again later", duty=duty.name, seconds=round(pause, 1),
-            exception=error,
-        )  # fmt: skip
+        about: dict[str, Any] = {"duty": duty.name, "seconds": round(pause, 1)}
+        if patience_with(error):
+            sentence = "somebody has locked what it needs, or the server is slow"
+            events.warning("duty_skipped", sentence, **about, error=said_of(error))
+        else:
+            events.error("duty_failed", "tried again later", **about, exception=error)
         self._tell(duty.name, error)
         return pause
