@@ -83,7 +83,7 @@ is_logged = LOGGER.isEnabledFor
 """Whether lines of a level are logged; asked before many are made."""
 
 
-class Row(Protocol):
+class LoggedRow(Protocol):
     """A job, or another row, that an event is about."""
 
     @property
@@ -100,7 +100,7 @@ def log(  # noqa: PLR0913 - one call for all that a line may have
     event: str,
     sentence: str = "",
     *,
-    row: Row | None = None,
+    row: LoggedRow | None = None,
     exception: BaseException | None = None,
     traceback: str = "",
     logger: logging.Logger = LOGGER,
@@ -129,7 +129,7 @@ class _Said(NamedTuple):
     traceback: str
 
 
-def _masked(said: _Said, row: Row) -> _Said:
+def _masked(said: _Said, row: LoggedRow) -> _Said:
     """Add the fields of a row; mask all others."""
     sentence, fields, error, traceback = said
     masks = row.redactor

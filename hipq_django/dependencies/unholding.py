@@ -40,7 +40,7 @@ NO_LINK_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Left:
+class _ToLookAt:
     """What is still to be looked at."""
 
     ended: list[int] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _UnderWay(threading.local):
     """What the call in which this thread is has still to look at, by database alias."""
 
     def __init__(self) -> None:
-        self.left: dict[str, _Left] = {}
+        self.left: dict[str, _ToLookAt] = {}
 
 
 _under_way = _UnderWay()
@@ -76,7 +76,7 @@ def unhold_after(ids: Collection[int], using: str) -> bool:
         return True
     found = any_links(using)
     if found:
-        _work_off(_Left(ended=[*ids]), using, Isolation(DUTY))
+        _work_off(_ToLookAt(ended=[*ids]), using, Isolation(DUTY))
     return found
 
 
@@ -99,10 +99,10 @@ def unhold_or_cancel(
     if using in _under_way.left:
         _under_way.left[using].held += held
         return 0
-    return _work_off(_Left(held=[*held]), using, left_alone or Isolation(DUTY))
+    return _work_off(_ToLookAt(held=[*held]), using, left_alone or Isolation(DUTY))
 
 
-def _work_off(left: _Left, using: str, left_alone: Isolation[int]) -> int:
+def _work_off(left: _ToLookAt, using: str, left_alone: Isolation[int]) -> int:
     """Check what is left, and what is added to it meanwhile; return how many jobs moved.
 
     Each commit calls what is told of ended jobs, inside of it. In a long chain these calls would
@@ -124,7 +124,7 @@ def _work_off(left: _Left, using: str, left_alone: Isolation[int]) -> int:
     return moved
 
 
-def _check(held: Sequence[int], left: _Left, using: str, left_alone: Isolation[int]) -> int:
+def _check(held: Sequence[int], left: _ToLookAt, using: str, left_alone: Isolation[int]) -> int:
     page = verdicts(held, using)
     go = {pk: said for pk, said in page.items() if said.may_go}
     broken = {pk: said for pk, said in page.items() if said.problem}
@@ -145,7 +145,7 @@ def _unhold(go: Mapping[int, Verdict], ids: Sequence[int], using: str) -> int:
     return len(jobs)
 
 
-def _cancel(broken: Mapping[int, Verdict], left: _Left, ids: Sequence[int], using: str) -> int:
+def _cancel(broken: Mapping[int, Verdict], left: _ToLookAt, ids: Sequence[int], using: str) -> int:
     """Cancel jobs that can never go on; what follows them is looked at next."""
     with worker_transaction(using):
         jobs = _locked(broken, ids, using)

@@ -8,7 +8,7 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.models import Worker
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.processes.troubles import Troubles
+from hipq_django.processes.registered import Troubles
 from hipq_django.transitions.ownership import given_up
 from hipq_django.transitions.values import Claim
 

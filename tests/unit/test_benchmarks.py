@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -22,7 +21,6 @@ from benchmarks import (
     targets,
 )
 from benchmarks.hipq.limits_at_work import full_share, loads
-from benchmarks.measuring.tally import Tally
 from benchmarks.report import Spread, better, rows
 from benchmarks.results import DifferentMachineError, Results
 from benchmarks.rounds import Plan
@@ -99,13 +97,6 @@ def test_what_was_not_measured_is_neither_reached_nor_missed() -> None:
 
     assert verdict(found, "W3", "against pgqueuer") == (None, None)
     assert verdict(found, "W5", "median") == (None, None)
-
-
-def test_a_target_against_another_workload_is_their_ratio() -> None:
-    found = measured(hipq_django=[1_000.0])
-    found.add("W6", "hipq_django", {"jobs_per_second": 800.0})
-
-    assert verdict(found, "W6", "large table against an empty one") == (0.8, False)
 
 
 def test_every_target_is_about_figures_that_are_measured() -> None:
@@ -233,21 +224,6 @@ def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
     assert "$" not in text
 
 
-def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
-    found = measured(hipq_django=[1_000.0], chancy=[500.0])
-    sample = {"second": 5.0, "jobs_per_second": 9.0, "table_bytes": 1, "index_bytes": 1}
-    samples = [{**sample, "waiting": 0, "held": False}]
-    place = {"date": "2030-01-01", "processor": "abacus"}
-    found.soak["plain"] = {"rate": 9.0, "samples": samples, **place}
-
-    text = page.publish(found, tmp_path).read_text()
-
-    for name in ("w3.svg", "soak-plain.svg"):
-        assert f"(benchmarks/{name})" in text
-        ElementTree.parse(tmp_path / "benchmarks" / name)
-    assert "Measured on 2030-01-01, abacus." in text
-
-
 def test_every_system_has_known_workloads_and_pinned_requirements() -> None:
     known = {workload.id for workload in WORKLOADS}
 
@@ -284,31 +260,11 @@ def test_a_run_that_was_cut_off_goes_on_with_what_is_left(
     }
 
 
-def test_every_workload_has_the_same_sizes_in_small() -> None:
-    for workload in WORKLOADS:
-        assert workload.sizes.keys() == workload.quick.keys()
-        assert workload.slow.keys() <= workload.sizes.keys()
-
-
 def test_a_queue_is_full_when_the_next_job_does_not_fit() -> None:
     spans = [(0.0, 2.0, 2.0), (1.0, 3.0, 1.0), (2.0, 4.0, 2.0)]
 
     assert max(load for _, _, load in loads(spans)) == 3.0
     assert full_share(spans, limit=3.0) == pytest.approx(0.5)
-
-
-def test_a_tally_counts_what_threads_and_processes_handled(tmp_path: Path) -> None:
-    here, there = Tally(tmp_path), Tally(tmp_path)
-    child = os.fork()
-    if not child:
-        os.setsid()
-        here.count()
-        os._exit(0)
-    os.waitpid(child, 0)
-    here.count()
-    here.count()
-
-    assert (there.total(), there.workers()) == (3, 2)
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")

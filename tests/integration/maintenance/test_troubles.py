@@ -17,7 +17,7 @@ from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Worker
 from hipq_django.monitoring import overview
 from hipq_django.processes.heartbeat import Heartbeat
-from hipq_django.processes.troubles import Troubles
+from hipq_django.processes.registered import Troubles
 from hipq_django.scheduler import companions
 from tests.declaring import Declare
 from tests.factories import QueueFactory, WorkerFactory
