@@ -51,7 +51,7 @@ class State(Mapping[str, Any]):
         """Set values; others stay as they are."""
         new = checked_state({} if values is None else values, **more)
         if self._run is not None:
-            self._run.set_state(self._node, new)
+            self._run.ask(self._node, "state.set", new)
         else:
             self._write(lambda state: state | new)
 
@@ -59,7 +59,7 @@ class State(Mapping[str, Any]):
         """Remove values."""
         check_keys(keys)
         if self._run is not None:
-            self._run.unset_state(self._node, keys)
+            self._run.ask(self._node, "state.unset", *keys)
         else:
             self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
 
@@ -69,7 +69,7 @@ class State(Mapping[str, Any]):
         Nobody else changes them meanwhile.
         """
         if self._run is not None:
-            self._run.refuse(self._node, "state.change")
+            self._run.ask(self._node, "state.change")  # which raises
         return self._write(lambda state: checked_state(function(state)))
 
     aall = method_twin(all)  # noqa: A003 - the method

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from django.utils.functional import cached_property
 
@@ -302,21 +302,6 @@ class Run:
             if verb == RELATIVE and args[0] == node.pk:
                 yield args[1], args[2:], options
 
-    def set_state(self, node: Node, values: dict[str, Any]) -> None:
-        """Set values of the node, or of a relative, when the run ends."""
-        if node is self.node:
-            self.learn(values)
-            self.doing.set_state(values)
-        else:
-            self.ask(node, "state.set", values)
-
-    def unset_state(self, node: Node, keys: tuple[str, ...]) -> None:
-        """Remove values when the run ends."""
-        if node is self.node:
-            self.doing.unset_state(keys)
-        else:
-            self.ask(node, "state.unset", *keys)
-
     def state_now(self) -> dict[str, Any]:
         """Return all values of the state with the changes of this run."""
         return self.doing.changed(self.done.changed(self.node.state_values))
@@ -358,13 +343,6 @@ class Run:
     def ask(self, node: Node, verb: str, /, *args: Any, **options: Any) -> Any:
         """Note a verb of the node, or of a relative; return as much of the answer as is known."""
         return verbs.ask(self, node, verb, *args, **options)
-
-    def refuse(self, node: Node, verb: str) -> NoReturn:
-        """Raise `FlowError` for a verb whose answer cannot wait for the end of the run."""
-        raise FlowError(
-            f"{verb}() of {node} answers at once, but what a run does is done when it ends; call "
-            f"it on flow.get({node.pk})."
-        )
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""

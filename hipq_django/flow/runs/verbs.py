@@ -54,7 +54,10 @@ def ask(run: Run, node: Node, verb: str, /, *args: Any, **options: Any) -> Any:
     Mistakes that can be found before the end of the run raise here.
     """
     if verb in _ANSWERED_AT_ONCE:
-        run.refuse(node, verb)
+        raise FlowError(
+            f"{verb}() of {node} answers at once, but what a run does is done when it ends; call "
+            f"it on flow.get({node.pk})."
+        )
     if verb in _ASKED:
         return _ASKED[verb](run, node, *args, **options)
     _note(run, node, verb, *args, **options)
@@ -160,11 +163,26 @@ def _which(node: Node) -> dict[str, Any]:
     return {"created": node.create_time.isoformat()}
 
 
+def _set_state(run: Run, node: Node, values: dict[str, Any]) -> None:
+    if node is run.node:  # whose changes are merged key by key, and are no verbs
+        run.learn(values)
+        run.doing.set_state(values)
+    else:
+        _note(run, node, "state.set", values)
+
+
+def _unset_state(run: Run, node: Node, *keys: str) -> None:
+    if node is run.node:
+        run.doing.unset_state(keys)
+    else:
+        _note(run, node, "state.unset", *keys)
+
+
 def _publish(run: Run, node: Node, message: Any) -> None:
     run.publish(f"/flow/node/{node.pk}", message)
 
 
-_ANSWERED_AT_ONCE = frozenset({"lock", "refresh_lock", "unlock"})
+_ANSWERED_AT_ONCE = frozenset({"lock", "refresh_lock", "unlock", "state.change"})
 
 _ASKED: dict[str, Callable[..., Any]] = {
     "set_ports": _ask_set_ports,
@@ -176,6 +194,8 @@ _ASKED: dict[str, Callable[..., Any]] = {
     "adopt": _ask_adopt,
     "disown": _ask_disown,
     "publish": _publish,
+    "state.set": _set_state,
+    "state.unset": _unset_state,
 }
 """The verbs that need more than a note of their arguments."""
 
