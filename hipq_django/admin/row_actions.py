@@ -412,7 +412,7 @@ class RowActions(RowPages):
         if request.method == "POST":
             if request.POST.get("confirmed") and form.is_valid():
                 return None
-            if not any(self._is_open(row, verb) for row in rows):
+            if not (form.fields or any(self._is_open(row, verb) for row in rows)):
                 return None  # whoever does it is told why not
         question = self._asked(verb, rows, form)
         is_asked = request.method != "POST" or question["warning"] or form.fields
