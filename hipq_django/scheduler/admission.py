@@ -153,7 +153,7 @@ class Admission:
         may_be_blocked = self.problem or self.throttlers or self.queue.throttler_problem != NONE
         may_be_blocked = may_be_blocked or self.queue.id in self.context.careful
         size, sent = self._page_size(), steady()
-        if may_be_blocked or not (size and self.queue.is_limited):
+        if may_be_blocked or not (size and self.is_limited):
             return Admitted([])
         wanted = ClaimRequest(self.slots, size, list(self.context.types.by_id))
         written, jobs = transitions.finish_and_claim(
@@ -197,7 +197,7 @@ class Admission:
 
     @property
     def _needs_lock(self) -> bool:
-        return bool(self.queue.is_limited or self.throttlers)
+        return bool(self.is_limited or self.throttlers)
 
     def _lock(self) -> bool:
         """Lock the queue and read it again; return False if another worker has locked it."""
@@ -212,6 +212,7 @@ class Admission:
         """Note when this begins, and within how many seconds counted starts have to be."""
         # In this order: what must start within a time after `now` starts before it is over.
         self.began, self.now = steady(), clock.now(self.using)
+        self.is_limited = self.queue.is_limited
         # Read once: the thread that writes results may change it between its two uses.
         self.start_seconds = self.context.start_delay.seconds
 
@@ -230,7 +231,7 @@ class Admission:
 
     def _page_size(self) -> int:
         """Return how many jobs to read; each that is read in vain costs time."""
-        if self.throttlers or not self.queue.is_limited:
+        if self.throttlers or not self.is_limited:
             return PAGE_SIZE if self.throttlers else min(self.places, PAGE_SIZE)
         likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
         return min(self.places, PAGE_SIZE, likely + EXTRA_CANDIDATES)
@@ -260,7 +261,7 @@ class Admission:
 
     def _first_page(self, size: int) -> list[Job]:
         """Return the first page, and note the load for the limit."""
-        if not self.queue.is_limited:
+        if not self.is_limited:
             return self._due(size)
         head = self.context.engine.first_page(self.queue, self.now, size, self._which(FIRST))
         self.load, self.has_critical = head.load, head.has_critical
@@ -303,7 +304,7 @@ class Admission:
         time whether it had started, and the count of its losses is exact.
         """
         fitting = jobs
-        if self.queue.is_limited:
+        if self.is_limited:
             factors = [job.throttle_factor for job in jobs]
             indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
             fitting = [jobs[index] for index in indexes]
@@ -318,7 +319,7 @@ class Admission:
             return
         self.admitted += chosen
         self.has_suspect = self.has_suspect or bool(_suspects(chosen))
-        if self.queue.is_limited:
+        if self.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
 
     def _locked(self, jobs: list[Job]) -> list[Job]:
