@@ -201,8 +201,7 @@ CELLS = (
         title="Connections silent",
         meaning=(
             "Everything that workers and server send each other is dropped, and no connection is "
-            "closed. A client that has sent something gives it up after 10 seconds, by "
-            "`tcp_user_timeout`."
+            "closed. A client finds out after 10 seconds, by the options of TCP."
         ),
         fault=network.silence,
         is_wired=True,

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 CHUNK = 65_536
 
-USER_TIMEOUT_SECONDS = 10.0
-"""When a client gives up a connection on which it has sent something, and nothing acknowledges it.
+DEAD_SECONDS = 10.0
+"""After how long a client is told that a silent connection is dead.
 
-The system does so by libpq's option `tcp_user_timeout`.
+The system finds that out by libpq's options `keepalives_idle` and `tcp_user_timeout`.
 """
 
 
@@ -70,7 +70,7 @@ class Proxy:
     def silence(self) -> None:
         """Swallow what all connections that are there send from now on; close none of them."""
         for link in self._forget():
-            link.is_silent = True
+            link.fall_silent()
 
     def close(self) -> None:
         """Stop listening."""
@@ -117,10 +117,19 @@ class Link:
     def start(self) -> None:
         """Pass on what comes from either side, until one of them ends."""
         near, far = self._near, self._far
+        if self.is_silent:
+            self.fall_silent()
         for source, sink, passes in ((near, far, self._may_ask), (far, near, self._may_reply)):
             way: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
             threading.Thread(target=self._take, args=(source, way, passes), daemon=True).start()
             threading.Thread(target=self._deliver, args=(way, sink), daemon=True).start()
+
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, and let the client find out later."""
+        self.is_silent = True
+        dying = threading.Timer(DEAD_SECONDS, self.close)
+        dying.daemon = True
+        dying.start()
 
     def close(self) -> None:
         """End both halves."""
@@ -149,9 +158,6 @@ class Link:
         with suppress(OSError):
             while data := source.recv(CHUNK):
                 if self.is_silent:
-                    if source is self._near:
-                        time.sleep(USER_TIMEOUT_SECONDS)
-                        break
                     continue
                 if not passes(data):
                     break
