@@ -500,11 +500,11 @@ def test_a_heavy_suspect_that_waits_for_its_turn_holds_back_no_lighter_job(
     configure_queue(THROTTLE_LIMIT=3)
     hipq.enqueue("echo", "running")
     hipq.enqueue("echo", "heavy", throttle_factor=3)
-    # Each has lost two workers; the second at its own turn, because both do not fit at once.
-    lose_twice()
-    for _ in range(2):
-        Job.objects.filter(job_data="heavy").update(rank=0)
-        recover_all(HandWorker.crashed())
+    # Each loses two workers at its own turn, because both do not fit at once.
+    for name in ("running", "heavy"):
+        for _ in range(2):
+            Job.objects.filter(job_data=name).update(rank=0)
+            recover_all(HandWorker.crashed())
     Job.objects.filter(job_data="running").update(rank=-1)
     assert all(is_suspect(job.error) for job in Job.objects.all())
     worker = HandWorker()
