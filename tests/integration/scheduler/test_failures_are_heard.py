@@ -199,19 +199,6 @@ def test_a_time_out_and_an_error_answer_are_heard_too(
     assert kinds == {late.pk: JobTimeout, refused.pk: ErrorAnswer}
 
 
-def test_a_time_out_that_is_tried_again_is_a_warning(
-    declare: Declare, heard: pytest.LogCaptureFixture
-) -> None:
-    late = run(declare("waits", retry=hipq.Fixed(60, max_attempts=2))(lambda job: hipq.WAIT))
-    Job.objects.filter(pk=late.pk).update(deadline=clock.now("default") - timedelta(seconds=1))
-
-    run_due_jobs()
-
-    assert [said(record) for record in heard.records] == [
-        ("WARNING", "attempt_failed", 1, "tried again in 60 s")
-    ]
-
-
 def test_success_and_waiting_are_quiet(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
     run(declare("fine")(lambda job: 1))
     run(declare("waits")(lambda job: hipq.WAIT))

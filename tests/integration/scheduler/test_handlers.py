@@ -72,37 +72,24 @@ def test_a_job_that_waits_stays_running_and_in_nobodys_hands() -> None:
 
     assert (job.state, job.attempt, job.worker, job.outcome) == ("running", 1, None, "NONE")
     assert job.is_awaiting_answer
-
-
-def test_a_waiting_job_is_not_asked_again() -> None:
-    run("ask")
-
     assert run_due_jobs() == 0
 
 
 # Async
 
 
-def test_an_async_handler_is_awaited(declare: Declare) -> None:
+def test_an_async_handler_may_return_wait_fail_and_snooze(declare: Declare) -> None:
     @declare("later")
     async def later(job: Job) -> Any:
         await asyncio.sleep(0)
-        return job.job_data
-
-    assert run("later", job_data={"a": 1}).result == {"a": 1}
-
-
-def test_an_async_handler_may_wait_fail_and_snooze(declare: Declare) -> None:
-    @declare("later")
-    async def later(job: Job) -> Any:
-        await asyncio.sleep(0)
-        if job.job_data == "wait":
-            return hipq.WAIT
+        if job.job_data in ("wait", "return"):
+            return hipq.WAIT if job.job_data == "wait" else 7
         raise hipq.Snooze(60) if job.job_data == "snooze" else OSError("no route")
 
-    states = [run("later", job_data=data).state for data in ("wait", "snooze", "fail")]
+    jobs = [run("later", job_data=data) for data in ("wait", "snooze", "fail", "return")]
 
-    assert states == ["running", "retry", "final"]
+    assert [job.state for job in jobs] == ["running", "retry", "final", "final"]
+    assert jobs[3].result == 7
 
 
 async def in_a_group(*raised: Exception) -> None:
@@ -147,19 +134,13 @@ def test_of_a_group_of_several_all_are_written_down(declare: Declare) -> None:
 # Errors
 
 
-def test_an_exception_without_a_retry_handler_is_the_end() -> None:
-    """T9."""
-    job = run("boom", job_data={"message": "no such card"})
-
-    assert (job.state, job.outcome) == ("final", "failed")
-    assert job.error == "RuntimeError: no such card"
-    assert job.attempt == 1
-
-
 def test_a_failed_attempt_is_written_down() -> None:
+    """T9: without a retry policy it is the end."""
     before = clock.now("default")
     job = run("boom", job_data={"message": "no such card"})
 
+    assert (job.state, job.outcome, job.attempt) == ("final", "failed", 1)
+    assert job.error == "RuntimeError: no such card"
     attempt = job.attempts.get()
     assert (attempt.attempt, attempt.kind) == (1, Attempt.Kind.RAISED)
     assert attempt.error == "RuntimeError: no such card"
@@ -212,36 +193,21 @@ def test_whatever_a_handler_does_wrong_fails_its_job_only(
     assert len(job.error) < 11_000
 
 
-def test_an_attempt_is_counted_at_each_claim(declare: Declare) -> None:
+def test_an_attempt_is_counted_at_its_claim_and_has_no_error_of_the_one_before(
+    declare: Declare,
+) -> None:
     """T5: 0 → 1 → (retry) → 2."""
-    attempts: list[int] = []
+    seen: list[Any] = []
 
     @declare("twice", retry=hipq.Fixed(seconds=0, max_attempts=2))
     def twice(job: Job) -> None:
-        attempts.append(job.attempt)
-        raise OSError
-
-    job = hipq.enqueue("twice")
-    before = job.attempt
-    run_due_jobs()
-    job.refresh_from_db()
-
-    assert (before, attempts, job.attempt) == (0, [1, 2], 2)
-
-
-def test_the_error_of_the_last_attempt_is_gone_while_the_next_one_runs(declare: Declare) -> None:
-    """T5."""
-    errors: list[Any] = []
-
-    @declare("twice", retry=hipq.Fixed(seconds=0, max_attempts=2))
-    def twice(job: Job) -> None:
-        errors.append(Job.objects.get(pk=job.pk).error)
+        seen.append((job.attempt, Job.objects.get(pk=job.pk).error))
         raise OSError("no route")
 
     job = run("twice")
 
-    assert errors == ["NONE", "NONE"]
-    assert job.error == "OSError: no route"
+    assert seen == [(1, "NONE"), (2, "NONE")]
+    assert (job.attempt, job.error) == (2, "OSError: no route")
 
 
 # Snooze
@@ -269,16 +235,10 @@ def test_a_snoozed_job_comes_back_after_its_seconds(declare: Declare, frozen_tim
     assert (job.result, job.attempt) == ("awake", 2)
 
 
-def test_snoozing_needs_no_retry_policy_and_asks_none(declare: Declare) -> None:
-    declare("sleepy", retry=hipq.Never())(lambda job: (_ for _ in ()).throw(hipq.Snooze(60)))
-
-    assert run("sleepy").state == "retry"
-
-
-def test_a_retry_handler_is_not_asked_about_a_snooze(declare: Declare) -> None:
+def test_neither_policy_nor_retry_handler_is_asked_about_a_snooze(declare: Declare) -> None:
     asked: list[Job] = []
 
-    @declare("sleepy")
+    @declare("sleepy", retry=hipq.Never())
     def sleepy(job: Job) -> None:
         raise hipq.Snooze(60)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -37,71 +36,42 @@ def running() -> list[Any]:
     return [job.job_data for job in Job.objects.running().order_by("pk")]
 
 
-def by_region() -> Counter[str]:
-    return Counter(data["region"] for data in running())
-
-
 # The shipped ones
 
 
-def test_each_region_starts_its_share_of_the_limit(
-    configure_queue: ConfigureQueue, start: Any
+def tenants(names: str) -> list[dict[str, str]]:
+    return [{"tenant": name} for name in names]
+
+
+PAIRS = [{"tenant": tenant, "region": region} for tenant in "ab" for region in "xy"]
+
+
+@pytest.mark.parametrize(
+    ("throttlers", "limit", "data", "started"),
+    [
+        ([REGIONS], 20, regions(east=30, north=30, west=30), regions(east=8, north=6, west=6)),
+        ([REGIONS], 10, regions(east=30), regions(east=4)),  # it leaves the shares of others
+        ([hipq.KeyLimit("tenant", 2)], 0, tenants("aaaabbbbc"), tenants("aabbc")),
+        ([hipq.KeyLimit("tenant", 2)], 3, tenants("aaabbbccc"), tenants("aab")),
+        ([hipq.KeyLimit("tenant", 1), hipq.KeyLimit("region", 1)], 0, PAIRS, [PAIRS[0], PAIRS[3]]),
+    ],
+)
+def test_as_many_start_as_all_throttlers_and_the_limit_let_start(
+    configure_queue: ConfigureQueue,
+    start: Any,
+    throttlers: list[Any],
+    limit: int,
+    data: list[Any],
+    started: list[Any],
 ) -> None:
-    """T23: limit 20, east 40 %, north 30 %, west 30 %."""
-    configure_queue(REGIONS, THROTTLE_LIMIT=20)
-    enqueue(*regions(east=30, north=30, west=30))
+    """T23: each of the shares in full, and no other."""
+    configure_queue(*throttlers, THROTTLE_LIMIT=limit)
+    enqueue(*data)
 
     start()
     start()
 
-    assert by_region() == {"east": 8, "north": 6, "west": 6}
-
-
-def test_the_readmes_case_of_a_hundred(configure_queue: ConfigureQueue) -> None:
-    """T23: limit 100."""
-    configure_queue(REGIONS, THROTTLE_LIMIT=100)
-    enqueue(*regions(east=200, west=200, north=200))
-
-    HandWorker().work()
-
-    assert by_region() == {"east": 40, "north": 30, "west": 30}
-
-
-def test_no_region_takes_what_another_leaves(configure_queue: ConfigureQueue, start: Any) -> None:
-    """T23."""
-    configure_queue(REGIONS, THROTTLE_LIMIT=10)
-    enqueue(*regions(east=30))
-
-    start()
-
-    assert by_region() == {"east": 4}
-
-
-def test_each_tenant_has_its_own_limit(configure_queue: ConfigureQueue, start: Any) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 2))
-    enqueue(*[{"tenant": name} for name in "aaaabbbbc"])
-
-    start()
-
-    assert Counter(data["tenant"] for data in running()) == {"a": 2, "b": 2, "c": 1}
-
-
-def test_two_throttlers_must_agree(configure_queue: ConfigureQueue, start: Any) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 1), hipq.KeyLimit("region", 1))
-    enqueue(*[{"tenant": t, "region": r} for t, r in ("ax", "ay", "bx", "by")])
-
-    start()
-
-    assert running() == [{"tenant": "a", "region": "x"}, {"tenant": "b", "region": "y"}]
-
-
-def test_a_limit_holds_beside_a_throttler(configure_queue: ConfigureQueue, start: Any) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 2), THROTTLE_LIMIT=3)
-    enqueue(*[{"tenant": name} for name in "aaabbbccc"])
-
-    start()
-
-    assert [data["tenant"] for data in running()] == ["a", "a", "b"]
+    assert running() == started
 
 
 def test_a_throttler_sees_what_runs(configure_queue: ConfigureQueue) -> None:
@@ -159,17 +129,6 @@ def hold_data(wanted: str) -> Callable[..., list[Verdict]]:
     return throttler
 
 
-def test_a_held_job_does_not_block_those_behind_it(
-    configure_queue: ConfigureQueue, start: Any
-) -> None:
-    configure_queue(hold_data("held"), THROTTLE_LIMIT=2)
-    enqueue("held", "held", "free", "free", "free")
-
-    start()
-
-    assert running() == ["free", "free"]
-
-
 def test_a_held_job_is_neither_tried_nor_failed(configure_queue: ConfigureQueue) -> None:
     """T24."""
     configure_queue(hold_data("held"))
@@ -191,17 +150,6 @@ def test_any_number_of_held_jobs_at_the_head_blocks_nobody(
 
     for _ in range(3):
         worker.work()
-
-    assert running() == ["free"]
-
-
-def test_until_idle_means_that_all_jobs_behind_the_held_ones_have_run(
-    configure_queue: ConfigureQueue,
-) -> None:
-    configure_queue(hold_data("held"))
-    enqueue(*["held"] * (PAGE_SIZE * MAX_PAGES + 100), "free")
-
-    run_due_jobs()
 
     assert running() == ["free"]
 
@@ -240,37 +188,27 @@ def asked(monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue) -> l
     return asked
 
 
-def test_what_was_looked_through_in_vain_is_not_asked_about_again_at_once(asked: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("happen", "again"),
+    [
+        (lambda worker: None, False),
+        (lambda worker: worker.scheduler.rotation.put_first("default"), True),
+        (lambda worker: Queue.objects.update(throttle_limit=9), True),
+    ],
+    ids=["nothing", "a commit woke the worker", "another limit"],
+)
+def test_what_was_looked_through_in_vain_is_asked_about_again_when_something_has_happened(
+    asked: list[int], happen: Callable[[HandWorker], Any], again: bool
+) -> None:
     enqueue("held", "held")
     worker = HandWorker()
-
-    worker.run_pass()
     worker.run_pass()
 
-    assert asked == [2]
+    happen(worker)
+    worker.run_pass()
+
+    assert (len(asked) > 1) is again
     assert worker.scheduler.found_nothing
-
-
-def test_it_is_asked_about_again_when_a_commit_woke_the_worker(asked: list[int]) -> None:
-    enqueue("held")
-    worker = HandWorker()
-    worker.run_pass()
-
-    worker.scheduler.rotation.put_first("default")
-    worker.run_pass()
-
-    assert len(asked) > 1
-
-
-def test_it_is_asked_about_again_when_the_limit_is_another(asked: list[int]) -> None:
-    enqueue("held")
-    worker = HandWorker()
-    worker.run_pass()
-
-    Queue.objects.update(throttle_limit=9)
-    worker.run_pass()
-
-    assert len(asked) == 2
 
 
 def test_it_is_asked_about_again_when_a_job_of_the_worker_has_ended(

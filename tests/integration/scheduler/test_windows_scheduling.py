@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
-from hipq_django.database import clock
 from hipq_django.models import Job, JobType
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -62,14 +61,6 @@ def test_many_jobs_whose_window_has_closed_are_put_off_together(
 # At enqueue
 
 
-def test_inside_a_window_the_job_is_due_now() -> None:
-    """T29."""
-    job = enqueue("11:00-13:00")
-
-    assert job.scheduled_run_time == clock.now("default")
-    assert run_due_jobs() == 1
-
-
 @pytest.mark.parametrize(
     ("windows", "opening"),
     [
@@ -93,16 +84,6 @@ def test_outside_its_windows_the_job_waits_for_the_next_opening(
     assert run_due_jobs() == 0
 
 
-def test_a_scheduled_time_inside_a_window_is_kept() -> None:
-    """T29."""
-    assert enqueue("13:00-15:00", scheduled=monday(14)).scheduled_run_time == monday(14)
-
-
-def test_a_scheduled_time_outside_moves_to_the_next_opening() -> None:
-    """T29."""
-    assert enqueue("13:00-15:00", scheduled=monday(15)).scheduled_run_time == tuesday(13)
-
-
 @pytest.mark.parametrize(
     ("windows", "scheduled", "expected"),
     [
@@ -113,6 +94,8 @@ def test_a_scheduled_time_outside_moves_to_the_next_opening() -> None:
         (["13:00-14:00"], monday(15), tuesday(13)),
         (None, None, monday(22)),
         (None, monday(14), monday(22)),
+        (["13:00-15:00"], monday(14), monday(14)),
+        (["22:00-02:00"], tuesday(1, 59), tuesday(1, 59)),
     ],
 )
 def test_a_job_with_windows_of_its_own_does_not_wait_for_those_of_its_type(
@@ -126,13 +109,6 @@ def test_a_job_with_windows_of_its_own_does_not_wait_for_those_of_its_type(
 
     assert (job.scheduled_run_time, other.scheduled_run_time) == (expected, expected)
     assert job.rank == job.queue.ordering.rank(expected, 5)
-
-
-def test_windows_over_midnight_are_open_after_midnight() -> None:
-    """T29."""
-    job = enqueue("22:00-02:00", scheduled=tuesday(1, 59))
-
-    assert job.scheduled_run_time == tuesday(1, 59)
 
 
 def test_windows_are_in_the_zone_of_the_job_type(declare: Declare) -> None:
@@ -150,20 +126,13 @@ def test_without_a_zone_of_its_own_a_type_has_the_projects(declare: Declare, set
     assert hipq.enqueue("local").scheduled_run_time == monday(18)
 
 
-def test_many_jobs_obey_their_windows_too() -> None:
-    """T29."""
-    (job,) = hipq.enqueue_many([hipq.NewJob("echo", time_windows=["13:00-14:00"])])
-
-    assert job.scheduled_run_time == monday(13)
-
-
 # At the claim
 
 
 def test_a_window_that_closed_meanwhile_puts_the_job_off_to_the_next_opening(
     frozen_time: Any,
 ) -> None:
-    """T29, T30: no worker was there in time; state, attempt and error stay."""
+    """T29, T30: no worker was there in time; state, attempt and error stay; then it runs."""
     job = enqueue("11:00-13:00")
     frozen_time.move_to(monday(13))
 
@@ -173,29 +142,8 @@ def test_a_window_that_closed_meanwhile_puts_the_job_off_to_the_next_opening(
     assert (ran, job.scheduled_run_time) == (0, tuesday(11))
     assert (job.state, job.attempt, job.error, job.attempts.count()) == ("initial", 0, "NONE", 0)
     assert job.rank == job.queue.ordering.rank(tuesday(11), job.priority)
-
-
-def test_a_job_that_was_put_off_runs_when_its_window_opens(frozen_time: Any) -> None:
-    """T29."""
-    enqueue("11:00-13:00")
-    frozen_time.move_to(monday(13))
-    run_due_jobs()
-
-    frozen_time.move_to(tuesday(10, 59))
-    early = run_due_jobs()
     frozen_time.move_to(tuesday(11))
-
-    assert (early, run_due_jobs()) == (0, 1)
-
-
-def test_closed_jobs_do_not_stand_in_the_way_of_open_ones(frozen_time: Any) -> None:
-    """T29: also many of them, before an open one."""
-    hipq.enqueue_many([hipq.NewJob("echo", time_windows=["11:00-13:00"]) for _ in range(30)])
-    frozen_time.move_to(monday(13))
-    hipq.enqueue("echo")
-
     assert run_due_jobs() == 1
-    assert Job.objects.waiting().filter(scheduled_run_time=tuesday(11)).count() == 30
 
 
 def test_a_changed_zone_of_the_type_counts_at_the_claim(declare: Declare) -> None:
