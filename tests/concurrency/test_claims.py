@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -100,18 +100,21 @@ def test_of_two_attempts_that_end_together_only_the_newest_is_told_of(
     assert (told, Job.objects.get().result) == ([2], 2)
 
 
-@pytest.mark.parametrize("limit", [1, 10])
+@pytest.mark.parametrize(
+    ("throttlers", "limit", "started"),
+    [([], 1, 1), ([], 10, 10), ([hipq.RateLimit(7, per=3_600)], 0, 7)],
+)
 def test_four_workers_never_start_more_than_the_limit(
-    configure_queue: ConfigureQueue, limit: int
+    configure_queue: ConfigureQueue, throttlers: list[Any], limit: int, started: int
 ) -> None:
     """T22: jobs that wait for their answer never make room, so that each excess stays visible."""
-    configure_queue(THROTTLE_LIMIT=limit)
+    configure_queue(*throttlers, THROTTLE_LIMIT=limit)
     enqueue(*[1] * 100)
 
     results = run_together(*[keep_claiming] * WORKERS)
 
     assert errors_of(results) == []
-    assert Job.objects.running().count() == limit
+    assert Job.objects.running().count() == started
 
 
 @pytest.mark.postgres
@@ -209,15 +212,6 @@ def test_shares_hold_over_all_workers(configure_queue: ConfigureQueue) -> None:
     assert regions == {"east": 8, "north": 6, "west": 6}
 
 
-def test_a_rate_holds_over_all_workers(configure_queue: ConfigureQueue) -> None:
-    configure_queue(hipq.RateLimit(7, per=3_600))
-    enqueue(*[1] * 50)
-
-    run_together(*[keep_claiming] * WORKERS)
-
-    assert Job.objects.running().count() == 7
-
-
 # Nobody waits
 
 
@@ -281,29 +275,19 @@ def test_a_job_that_somebody_has_locked_is_passed_over(session: Session) -> None
 # Duties by several at once
 
 
-def test_a_lost_worker_is_recovered_once() -> None:
-    """T18."""
+@pytest.mark.parametrize("duty", [recovery.recover_lost, recovery.time_out_overdue])
+def test_lost_workers_and_timeouts_are_found_once(duty: Callable[[Any], int]) -> None:
+    """T14, T18."""
     enqueue(*[1] * 20, name="echo")
     HandWorker().run_pass()
     Worker.objects.update(heartbeat_time="2001-01-01T00:00:00Z")
+    Job.objects.update(deadline="2001-01-01T00:00:00Z")
 
-    counts = run_together(*[lambda: recovery.recover_lost(get_instance())] * WORKERS)
+    counts = run_together(*[lambda: duty(get_instance())] * WORKERS)
 
     assert errors_of(counts) == []
     assert Attempt.objects.count() == 20
     assert set(Job.objects.values_list("state", flat=True)) == {"error"}
-
-
-def test_a_timeout_is_counted_once() -> None:
-    """T14."""
-    enqueue(*[1] * 20)
-    HandWorker().work()
-    Job.objects.update(deadline="2001-01-01T00:00:00Z")
-
-    counts: list[Any] = run_together(*[lambda: recovery.time_out_overdue(get_instance())] * WORKERS)
-
-    assert sum(counts) == 20
-    assert Attempt.objects.count() == 20
 
 
 def test_an_error_is_decided_about_once(declare: Declare) -> None:

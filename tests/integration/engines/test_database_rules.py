@@ -117,34 +117,19 @@ def test_the_time_of_creation_never_changes() -> None:
 def test_one_forbidden_row_ends_an_update_of_many() -> None:
     jobs = [JobFactory.create(state=state) for state in (State.RUNNING, State.FINAL)]
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    said = pytest.raises(IntegrityError, match="hipq: a final job never changes")
+    with said, transaction.atomic():
         Job.objects.filter(pk__in=[job.pk for job in jobs]).update(priority=5)
 
     assert set(Job.objects.values_list("priority", flat=True)) == {100}
-
-
-def test_the_refusal_says_what_the_rule_is() -> None:
-    job = JobFactory.create(state=State.FINAL)
-
-    with pytest.raises(IntegrityError, match="hipq: a final job never changes"):
-        update(job, priority=5)
 
 
 # Values
 
 
 BROKEN: list[tuple[str, dict[str, Any]]] = [
-    ("running", {"error": "boom"}),
     ("initial", {"error": {"code": 1}}),
-    ("retry", {"error": "NONE"}),
-    ("error", {"error": "NONE"}),
     ("initial", {"attempt": 1}),
-    ("initial", {"outcome": "succeeded"}),
-    ("running", {"outcome": "failed"}),
-    ("final", {"outcome": "NONE"}),
-    ("final", {"outcome": "succeeded", "error": "boom"}),
-    ("final", {"outcome": "failed", "error": "NONE"}),
-    ("final", {"outcome": "timed_out", "error": "NONE"}),
     ("final", {"outcome": "lost", "error": "boom"}),
     ("done", {}),
     ("initial", {"timeout": 0}),
@@ -171,32 +156,6 @@ def test_a_row_that_breaks_an_invariant_cannot_be_written() -> None:
     assert written == []
 
 
-@pytest.mark.parametrize("state", ["initial", "retry", "final"])
-def test_only_a_running_or_failed_job_is_in_a_workers_hands(state: str) -> None:
-    """T4."""
-    worker = WorkerFactory.create()
-
-    with pytest.raises(IntegrityError), transaction.atomic():
-        JobFactory.create(state=state, worker=worker)
-
-
-@pytest.mark.parametrize(
-    ("state", "is_owned", "phase"),
-    [
-        ("running", True, "NONE"),
-        ("running", True, "decision"),
-        ("running", False, "request"),
-        ("error", True, "response"),
-        ("error", False, "decision"),
-    ],
-)
-def test_the_phase_fits_the_state_and_the_owner(state: str, is_owned: bool, phase: str) -> None:
-    worker = WorkerFactory.create() if is_owned else None
-
-    with pytest.raises(IntegrityError), transaction.atomic():
-        JobFactory.create(state=state, worker=worker, phase=phase)
-
-
 def test_a_row_has_one_of_the_shapes_and_no_other() -> None:
     """T4."""
     worker, job_type, taken = WorkerFactory.create(), JobTypeFactory.create(), []
@@ -221,11 +180,6 @@ def test_a_form_says_what_does_not_fit() -> None:
 
     with pytest.raises(ValidationError, match="hipq_job_fits_state"):
         job.validate_constraints()
-
-
-@pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])
-def test_a_job_that_did_not_succeed_keeps_its_error(outcome: str) -> None:
-    assert JobFactory.create(state="final", outcome=outcome, error="boom").pk
 
 
 @pytest.mark.parametrize(
@@ -280,19 +234,6 @@ def test_an_answer_that_was_matched_names_its_job() -> None:
 
 
 # What migrations install
-
-
-def test_the_guard_is_in_the_database() -> None:
-    """T3."""
-    catalog = {
-        "postgresql": "SELECT tgname FROM pg_trigger WHERE tgrelid = 'hipq_job'::regclass",
-        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'hipq_job'",
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(catalog[connection.vendor])
-        names = [name for (name,) in cursor.fetchall()]
-
-    assert "hipq_job_guard" in names
 
 
 def test_migrations_have_frozen_the_checks_of_the_models() -> None:

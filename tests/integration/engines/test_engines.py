@@ -67,12 +67,6 @@ def looked(engine: Engine, queue: Queue, *, is_strict: bool = False) -> tuple[bo
     return busy.first_rank is not None, bool(busy.has_response), bool(busy.has_error)
 
 
-def test_an_empty_queue_has_nothing_to_do(engine: Engine) -> None:
-    queue = Queue.objects.create(name="q")
-
-    assert looked(engine, queue) == (False, False, False)
-
-
 @pytest.mark.parametrize(
     ("choice", "names"),
     [

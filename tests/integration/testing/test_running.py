@@ -45,14 +45,6 @@ pytestmark = pytest.mark.django_db
 class InATestCase(TestCase):
     """The kit works inside Django's TestCase, whose transaction is never committed."""
 
-    def test_due_jobs_run(self) -> None:
-        job = hipq.enqueue("echo", "hello")
-
-        assert run_due_jobs() == 1
-
-        job.refresh_from_db()
-        assert job.result == "hello"
-
     def test_what_runs_may_be_answered(self) -> None:
         job = hipq.enqueue("ask", job_key="k")
         run_due_jobs()
@@ -61,16 +53,6 @@ class InATestCase(TestCase):
 
         job.refresh_from_db()
         assert job.outcome == "succeeded"
-
-
-def test_what_becomes_due_by_running_is_run_too(declare: Declare) -> None:
-    @declare("first")
-    def first(job: Job) -> None:
-        hipq.enqueue("echo")
-
-    hipq.enqueue("first")
-
-    assert run_due_jobs() == 2
 
 
 @pytest.mark.parametrize(("has_follower", "admitted"), [(False, [1, 0]), (True, [1, 0, 1, 0, 0])])
@@ -91,13 +73,6 @@ def test_without_companions_few_passes_find_nothing(
 
     assert passes == admitted
     assert not Job.objects.live().exists()
-
-
-def test_each_handler_that_ran_is_counted(declare: Declare) -> None:
-    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=3))(lambda job: 1 / 0)
-    hipq.enqueue("flaky")
-
-    assert run_due_jobs(raise_errors=False) == 3
 
 
 def test_what_a_handler_raised_is_raised_with_its_own_lines(declare: Declare) -> None:
@@ -211,12 +186,6 @@ def test_an_order_that_a_job_changes_is_the_order_of_the_others(declare: Declare
     assert later.rank == Queue.objects.get().ordering.rank(later.scheduled_run_time, 7)
 
 
-def test_nothing_due_is_nothing_run() -> None:
-    hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=1))
-
-    assert run_due_jobs() == 0
-
-
 def test_no_worker_is_left_behind() -> None:
     hipq.enqueue("echo")
     run_due_jobs()
@@ -242,22 +211,6 @@ def test_an_error_of_the_scheduler_is_not_hidden(
 # assert_enqueued
 
 
-def test_the_enqueued_job_is_returned() -> None:
-    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", priority=10)
-
-    assert assert_enqueued("ask") == job
-    assert assert_enqueued("ask", job_key="order-42", priority=10) == job
-    assert assert_enqueued("ask", job_data={"order": 42}, state="initial") == job
-
-
-@pytest.mark.parametrize("values", [{"job_key": "order-43"}, {"priority": 1}, {"job_data": {}}])
-def test_a_job_with_other_values_is_not_the_one(values: dict[str, Any]) -> None:
-    hipq.enqueue("ask", {"order": 42}, job_key="order-42")
-
-    with pytest.raises(AssertionError, match=r"(?s)no job enqueued with 'ask', .*order-42"):
-        assert_enqueued("ask", **values)
-
-
 def test_no_job_at_all_says_so() -> None:
     with pytest.raises(AssertionError, match="no job enqueued with 'ask'; there is no job of type"):
         assert_enqueued("ask")
@@ -269,14 +222,6 @@ def test_two_jobs_are_one_too_many() -> None:
 
     with pytest.raises(AssertionError, match="2 jobs enqueued with 'ask'"):
         assert_enqueued("ask")
-
-
-def test_a_final_job_is_not_enqueued_any_more() -> None:
-    hipq.enqueue("echo")
-    run_due_jobs()
-
-    with pytest.raises(AssertionError, match="no job enqueued"):
-        assert_enqueued("echo")
 
 
 def test_a_chain_longer_than_a_page_of_the_sweep_runs_to_its_end(
