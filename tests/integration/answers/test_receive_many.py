@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_failed, job_finished
-from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.listening import connected
 from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
@@ -55,18 +55,6 @@ def test_errors_wait_for_the_retry_handlers() -> None:
     assert set(Attempt.objects.values_list("kind", "error")) == {("answered", "declined")}
     run_due_jobs()
     assert {outcome for _, outcome, _ in states()} == {"failed"}
-
-
-def test_responses_with_a_handler_wait_for_a_worker(declare: Declare) -> None:
-    declared = declare("patient")(lambda job: hipq.WAIT)
-    declared.on_response(lambda job, response: response + 1)
-    asked(2, "patient")
-
-    hipq.receive_many([hipq.NewAnswer("patient", f"k-{n}", response=n) for n in range(2)])
-
-    assert Job.objects.running().filter(has_pending_answer=True).count() == 2
-    run_due_jobs()
-    assert [result for _, _, result in states()] == [1, 2]
 
 
 def test_answers_of_several_types_early_late_and_twice_in_one_batch() -> None:
@@ -140,48 +128,23 @@ def test_no_answers_are_no_answers() -> None:
     assert hipq.receive_many([]) == []
 
 
-def test_an_id_that_is_met_by_the_insert_is_found() -> None:
-    asked(3)
-    first = hipq.complete("ask", "k-0", response=1, message_id="m-1")
-
-    answers = hipq.receive_many(
-        [
-            hipq.NewAnswer("ask", "k-1", response=2, message_id="m-1"),
-            hipq.NewAnswer("ask", "k-2", response=3, message_id="m-2"),
-        ]
-    )
-
-    assert answers[0] == first
-    assert [result for _, _, result in states()] == [1, None, 3]
-
-
 def test_signals_are_sent_for_each_job(
     django_capture_on_commit_callbacks: Any,
 ) -> None:
     seen: list[tuple[Any, ...]] = []
 
-    def finished(job: Job, **_: Any) -> None:
-        seen.append((job.job_key, job.outcome, job.result))
+    def note(job: Job, **_: Any) -> None:
+        seen.append((job.job_key, job.outcome, job.result, job.error))
 
-    def failed(job: Job, **_: Any) -> None:
-        seen.append((job.job_key, job.error))
+    asked(2)
+    answers = [hipq.NewAnswer("ask", "k-0", response=1), hipq.NewAnswer("ask", "k-1", error="no")]
+    with (
+        connected(note, job_finished, job_failed),
+        django_capture_on_commit_callbacks(execute=True),
+    ):
+        hipq.receive_many(answers)
 
-    job_finished.connect(finished)
-    job_failed.connect(failed)
-    try:
-        asked(2)
-        with django_capture_on_commit_callbacks(execute=True):
-            hipq.receive_many(
-                [
-                    hipq.NewAnswer("ask", "k-0", response=1),
-                    hipq.NewAnswer("ask", "k-1", error="no"),
-                ]
-            )
-    finally:
-        job_finished.disconnect(finished)
-        job_failed.disconnect(failed)
-
-    assert sorted(seen, key=str) == [("k-0", "succeeded", 1), ("k-1", "no")]
+    assert sorted(seen) == [("k-0", "succeeded", 1, "NONE"), ("k-1", "NONE", None, "no")]
 
 
 def test_the_number_of_statements_does_not_grow_with_the_batch() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 import hipq_django as hipq
@@ -18,29 +20,32 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job
 from tests.declaring import Declare
+from tests.listening import connected
 from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
 
-NAMES = ("job_enqueued", "job_started", "job_failed", "job_finished")
+SIGNALS: dict[str, Signal] = {
+    "job_enqueued": signals.job_enqueued,
+    "job_started": signals.job_started,
+    "job_failed": signals.job_failed,
+    "job_finished": signals.job_finished,
+}
 
 
 @pytest.fixture
 def heard() -> Iterator[list[tuple[str, int, str, str]]]:
     """What was sent: signal, job, its state and outcome as the receiver saw them."""
     heard: list[tuple[str, int, str, str]] = []
-    receivers = {}
-    for name in NAMES:
+    with ExitStack() as stack:
+        for name, signal in SIGNALS.items():
 
-        def receive(sender: Any, job: Job, name: str = name, **_: Any) -> None:
-            assert sender is Job
-            heard.append((name, job.pk, str(job.state), str(job.outcome)))
+            def receive(sender: Any, job: Job, name: str = name, **_: Any) -> None:
+                assert sender is Job
+                heard.append((name, job.pk, str(job.state), str(job.outcome)))
 
-        receivers[name] = receive
-        getattr(signals, name).connect(receive)
-    yield heard
-    for name, receive in receivers.items():
-        getattr(signals, name).disconnect(receive)
+            stack.enter_context(connected(receive, signal))
+        yield heard
 
 
 def sent(heard: list[Any], name: str) -> list[Any]:
@@ -141,38 +146,6 @@ def test_nothing_is_told_before_the_commit(heard: list[Any]) -> None:
     assert [name for name, *_ in heard] == ["job_enqueued", "job_enqueued", "job_finished"]
 
 
-def test_nothing_is_told_of_what_was_rolled_back(heard: list[Any]) -> None:
-    job = hipq.enqueue("ask", job_key="k")
-    run_due_jobs()
-    heard.clear()
-
-    with transaction.atomic():
-        hipq.enqueue("ask")
-        hipq.complete("ask", "k", response="paid")
-        transaction.set_rollback(True)
-
-    assert heard == []
-    job.refresh_from_db()
-    assert job.state == "running"
-
-
-def test_a_receiver_sees_the_row_as_it_is_told(declare: Declare) -> None:
-    rows: list[Any] = []
-
-    def look(job: Job, **_: Any) -> None:
-        row = Job.objects.get(pk=job.pk)
-        rows.append((row.state, row.outcome, row.result, job.result))
-
-    signals.job_finished.connect(look)
-    try:
-        hipq.enqueue("echo", "hello")
-        run_due_jobs()
-    finally:
-        signals.job_finished.disconnect(look)
-
-    assert rows == [("final", "succeeded", "hello", "hello")]
-
-
 @pytest.mark.parametrize("retry", [None, hipq.Never()])
 def test_who_hears_only_of_the_end_sees_the_error_too(retry: Any, declare: Declare) -> None:
     errors: list[Any] = []
@@ -181,12 +154,9 @@ def test_who_hears_only_of_the_end_sees_the_error_too(retry: Any, declare: Decla
         errors.append((job.error, Job.objects.get(pk=job.pk).error))
 
     declare("flaky", **({"retry": retry} if retry else {}))(lambda job: 1 / 0)
-    signals.job_finished.connect(look)
-    try:
+    with connected(look, signals.job_finished):
         hipq.enqueue("flaky")
         run_due_jobs()
-    finally:
-        signals.job_finished.disconnect(look)
 
     assert errors == [("ZeroDivisionError: division by zero",) * 2]
 
@@ -197,15 +167,9 @@ def test_a_receiver_that_raises_harms_nobody(
     def broken(**_: Any) -> None:
         raise KeyError("mail server")
 
-    for name in NAMES:
-        getattr(signals, name).connect(broken)
-    try:
-        with caplog.at_level(logging.ERROR, logger="hipq_django"):
-            job = hipq.enqueue("echo")
-            run_due_jobs()
-    finally:
-        for name in NAMES:
-            getattr(signals, name).disconnect(broken)
+    with connected(broken, *SIGNALS.values()), caplog.at_level(logging.ERROR, logger="hipq_django"):
+        job = hipq.enqueue("echo")
+        run_due_jobs()
 
     job.refresh_from_db()
     assert job.outcome == "succeeded"
@@ -220,16 +184,10 @@ def test_a_receiver_that_exits_harms_nobody(
     def exits(**_: Any) -> None:
         raise error
 
-    for name in NAMES:
-        getattr(signals, name).connect(exits)
-    try:
-        with caplog.at_level(logging.ERROR, logger="hipq_django"):
-            job = hipq.enqueue("echo")
-            behind = hipq.enqueue("echo", after=[job])
-            run_due_jobs()
-    finally:
-        for name in NAMES:
-            getattr(signals, name).disconnect(exits)
+    with connected(exits, *SIGNALS.values()), caplog.at_level(logging.ERROR, logger="hipq_django"):
+        job = hipq.enqueue("echo")
+        behind = hipq.enqueue("echo", after=[job])
+        run_due_jobs()
 
     job.refresh_from_db()
     behind.refresh_from_db()
@@ -253,10 +211,7 @@ def test_a_job_whose_new_key_was_taken_is_told_as_it_is_stored(declare: Declare)
     def look(job: Job, **_: Any) -> None:
         told.append(job.job_key)
 
-    signals.job_finished.connect(look)
-    try:
+    with connected(look, signals.job_finished):
         run_due_jobs()
-    finally:
-        signals.job_finished.disconnect(look)
 
     assert told == ["mine"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hipq_django.tasks_backend.names import task_finished
+from tests.listening import connected
 
 
 @pytest.fixture
@@ -18,6 +19,5 @@ def finished() -> Iterator[list[Any]]:
     def note(task_result: Any, **_: Any) -> None:
         sent.append(task_result)
 
-    task_finished.connect(note)
-    yield sent
-    task_finished.disconnect(note)
+    with connected(note, task_finished):
+        yield sent

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import connection
 from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -41,6 +41,7 @@ from hipq_django.tasks_backend.names import (
 from hipq_django.tasks_backend.results import result_of
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.listening import connected
 from tests.running import run_due_jobs
 from tests.testapp import tasks as module
 
@@ -120,24 +121,6 @@ def test_run_after_may_be_a_timedelta_from_the_enqueue(
     assert at_once.status == TaskResultStatus.SUCCESSFUL
 
 
-@pytest.mark.conformance
-def test_an_enqueue_is_part_of_the_transaction() -> None:
-    with transaction.atomic():
-        tasks.nothing.enqueue()
-        transaction.set_rollback(True)
-
-    assert not Job.objects.exists()
-
-
-def test_a_worker_finds_the_function_by_the_path() -> None:
-    """In any module: nobody has imported or declared it there."""
-    tasks.add.enqueue(1, b=2)
-    forget()
-
-    assert run_due_jobs() == 1
-    assert tasks.CALLS == [(1, 2)]
-
-
 def test_only_tasks_are_imported_and_only_by_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever can write rows can make a worker import nothing but tasks."""
     tasks.add.enqueue(1)
@@ -198,18 +181,13 @@ def test_a_priority_that_django_does_not_have_is_the_nearest_one(of_job: int, to
 
 
 @pytest.mark.conformance
-def test_queries_of_a_result() -> None:
+def test_queries_of_a_result(django_assert_num_queries: Any) -> None:
     good, bad = tasks.tell.enqueue(1), tasks.fail.enqueue()
     run_due_jobs()
 
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
-        task_backends["default"].get_result(good.id)
-    assert len(queries) == 1
-    with CaptureQueriesContext(connection) as queries:
-        task_backends["default"].get_result(bad.id)
-    assert len(queries) == 2
+    for result, number in ((good, 1), (bad, 2)):
+        with django_assert_num_queries(number):
+            task_backends["default"].get_result(result.id)
 
 
 def test_jobs_of_others_are_no_results() -> None:
@@ -262,13 +240,9 @@ def test_workers_find_the_code_of_a_type_that_was_no_task_before() -> None:
 
 def test_a_unique_task_that_is_there_is_not_told_as_enqueued_again() -> None:
     told: list[str] = []
-    note = lambda task_result, **_: told.append(task_result.id)  # noqa: E731 - signals hold it weakly
-    task_enqueued.connect(note)
-    try:
+    with connected(lambda task_result, **_: told.append(task_result.id), task_enqueued):
         first, _ = tasks.stubborn.enqueue(1), tasks.stubborn.enqueue(1)
         other = tasks.stubborn.enqueue(2)
-    finally:
-        task_enqueued.disconnect(note)
 
     assert told == [first.id, other.id]
 
@@ -363,13 +337,10 @@ def test_whoever_hears_of_an_end_finds_it_committed() -> None:
     def look(task_result: Any, **_: Any) -> None:
         found.append(task_backends["default"].get_result(task_result.id).status)
 
-    task_finished.connect(look)
-    try:
+    with connected(look, task_finished):
         tasks.tell.enqueue("text")
         tasks.fail.enqueue("text")
         HandWorker().work()
-    finally:
-        task_finished.disconnect(look)
 
     assert sorted(found) == ["FAILED", "SUCCESSFUL"]
 
@@ -388,13 +359,8 @@ def test_a_receiver_that_raises_harms_neither_the_task_nor_the_next_receiver(
         heard.append(task_result.id)
 
     result = tasks.tell.enqueue("text")
-    signal.connect(fail)
-    signal.connect(note)
-    try:
+    with connected(fail, signal), connected(note, signal):
         HandWorker().work()
-    finally:
-        signal.disconnect(fail)
-        signal.disconnect(note)
     result.refresh()
 
     assert result.status == TaskResultStatus.SUCCESSFUL
@@ -563,15 +529,9 @@ def test_a_backend_that_is_derived_sends_all_signals_and_is_checked(
     settings.TASKS = {"default": {"BACKEND": path, "OPTIONS": {"INSTANSE": "x"}}}
     senders: set[Any] = set()
     signals = (task_enqueued, task_started, task_finished)
-    note = lambda sender, **_: senders.add(sender)  # noqa: E731 - signals hold it weakly
-    for signal in signals:
-        signal.connect(note)
-    try:
+    with connected(lambda sender, **_: senders.add(sender), *signals):
         tasks.add.enqueue(1)
         run_due_jobs(commit=True)
-    finally:
-        for signal in signals:
-            signal.disconnect(note)
 
     assert senders == {OwnBackend}
     assert [problem.id for problem in check_tasks()] == ["hipq.E030"]
@@ -680,51 +640,31 @@ def test_a_result_is_made_only_for_those_who_hear_of_it(
     ]
 
 
-class TestReaders:
-    """Who reads the lines of `django.tasks`."""
+def test_a_run_is_heard_by_whoever_would_read_its_lines(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """The logger is one of its own, since pytest takes the lines of all that are known."""
+    for signal in (task_started, task_finished):
+        monkeypatch.setattr(signal, "receivers", signal.receivers[:1])
+    alone = logging.Logger("alone", logging.INFO)
+    monkeypatch.setattr(names, "logger", alone)
+    assert not names.is_run_heard()
 
-    @pytest.fixture(autouse=True)
-    def alone(self, monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-        """A logger of its own, since pytest takes the lines of all that are known."""
-        for signal in (task_started, task_finished):
-            monkeypatch.setattr(signal, "receivers", signal.receivers[:1])
-        alone = logging.Logger("alone", logging.INFO)
-        monkeypatch.setattr(names, "logger", alone)
-        return alone
-
-    def test_without_a_handler_nobody_does(self) -> None:
-        assert not names.is_run_heard()
-
-    @pytest.mark.parametrize(("level", "heard"), [(logging.INFO, True), (logging.ERROR, False)])
-    def test_a_handler_does_from_its_level_on(
-        self, level: int, heard: bool, alone: logging.Logger
-    ) -> None:
-        alone.addHandler(logging.NullHandler(level))
-        assert names.is_run_heard() is heard
-
-    @pytest.mark.parametrize("debug", [False, True])
-    def test_the_console_of_a_project_without_settings_for_it_does_while_it_is_debugged(
-        self, debug: bool, settings: Settings, alone: logging.Logger
-    ) -> None:
-        """On Django 6 the logger has level INFO by itself."""
+    console = logging.NullHandler(logging.INFO)  # as of a project without settings for it
+    console.addFilter(RequireDebugTrue())
+    alone.addHandler(console)
+    for debug in (True, False):
         settings.DEBUG = debug
-        console = logging.NullHandler(logging.INFO)
-        console.addFilter(RequireDebugTrue())
-        alone.addHandler(console)
         assert names.is_run_heard() is debug
 
-    def test_a_handler_of_a_logger_above_does(self, alone: logging.Logger) -> None:
-        alone.parent = logging.Logger("above")
-        assert not names.is_run_heard()
-        alone.parent.addHandler(logging.NullHandler())
-        assert names.is_run_heard()
+    alone.parent = logging.Logger("above")
+    for level, heard in ((logging.ERROR, False), (logging.INFO, True)):
+        alone.parent.addHandler(logging.NullHandler(level))
+        assert names.is_run_heard() is heard
 
-    def test_a_tool_that_takes_lines_before_all_handlers_does(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """As Sentry's does."""
-        monkeypatch.setattr(logging.Logger, "callHandlers", lambda *_: None)
-        assert names.is_run_heard()
+    alone.parent = None
+    monkeypatch.setattr(logging.Logger, "callHandlers", lambda *_: None)  # as Sentry's
+    assert names.is_run_heard()
 
 
 @pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
@@ -803,21 +743,6 @@ def test_the_failures_of_a_batch_are_looked_up_together(finished: list[Any]) -> 
     for number, result in enumerate(finished):
         assert f"no {number}" in result.errors[0].traceback
         assert result == task_backends["default"].get_result(result.id)
-
-
-def test_jobs_of_other_kinds_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_backend = queries_of_an_answer()
-    monkeypatch.setattr(TASKS, "jobs_finished", None)
-
-    assert with_backend == queries_of_an_answer()
-
-
-def queries_of_an_answer() -> int:
-    job = hipq.enqueue("ask", {})
-    run_due_jobs()
-    with CaptureQueriesContext(connection) as queries:
-        hipq.complete(job, "yes")
-    return len(queries)
 
 
 @pytest.mark.parametrize(

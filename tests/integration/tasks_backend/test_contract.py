@@ -24,6 +24,7 @@ from hipq_django.tasks_backend.names import (
     task_finished,
     task_started,
 )
+from tests.listening import connected
 from tests.running import run_due_jobs
 from tests.testapp import tasks
 
@@ -59,18 +60,13 @@ def done(request: pytest.FixtureRequest) -> Callable[..., TaskResult[Any, Any]]:
 def signals() -> Iterator[list[tuple[str, str, bool]]]:
     """The signals that were sent: their name, the status, and whether in an exception's handler."""
     sent: list[tuple[str, str, bool]] = []
-    known = {"enqueued": task_enqueued, "started": task_started, "finished": task_finished}
-    receivers = []
-    for name, signal in known.items():
+    names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
 
-        def note(task_result: Any, name: str = name, **_: Any) -> None:
-            sent.append((name, str(task_result.status), sys.exc_info()[0] is not None))
+    def note(task_result: Any, signal: Any, **_: Any) -> None:
+        sent.append((names[signal], str(task_result.status), sys.exc_info()[0] is not None))
 
-        signal.connect(note)
-        receivers.append((signal, note))
-    yield sent
-    for signal, receiver in receivers:
-        signal.disconnect(receiver)
+    with connected(note, *names):
+        yield sent
 
 
 def test_a_fresh_result_is_ready(named: Named) -> None:
