@@ -87,6 +87,7 @@ def test_a_job_waits_until_the_ones_before_have_succeeded(step: Any) -> None:
     assert ran[-1] == ("c", ["A", "B"])
     assert outcomes(a, b, c) == ["succeeded"] * 3
     assert [(job.pk, result) for job, result in row(c).inputs()] == [(a.pk, "A"), (b.pk, "B")]
+    assert step.using(after=[a]).enqueue("d").hold_time is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -103,17 +104,6 @@ def test_an_async_handler_reads_its_inputs(step: Any, declare: Declare) -> None:
     run_due_jobs()
 
     assert seen == [[(a.pk, "A"), (b.pk, "B")], ["A"]]
-
-
-def test_a_job_after_jobs_that_have_succeeded_starts_at_once(step: Any) -> None:
-    a = step.enqueue("a")
-    run_due_jobs()
-
-    b = step.using(after=[a]).enqueue("b")
-
-    assert b.hold_time is None
-    run_due_jobs()
-    assert ran[-1] == ("b", ["A"])
 
 
 @pytest.mark.conformance
@@ -233,14 +223,11 @@ def test_an_answer_lets_no_job_overtake_what_it_follows(
     [
         ({"after": 7}, "after=7: give a list of jobs"),
         ({"after": ["7"]}, "after names '7'; give jobs that are enqueued, or their ids"),
-        ({"after": iter([7])}, "give a list of jobs"),
         ({"after": [2**40]}, "which instance 'default' does not have"),
-        ({"after": [Job()]}, "give jobs that are enqueued"),
         ({"after": [], "on": "done"}, "on='done' is unknown"),
         ({"on": "final"}, "on='final' without after"),
         ({"after": range(1, 1_002)}, "after names 1,001 jobs, and at most 1,000 are taken"),
         ({"batch": 7}, "instance 'default' has no batch 7; give a batch, or the id of one"),
-        ({"batch": [1]}, "give a batch, or the id of one"),
         ({"batch": 2**80}, "has no batch 1208"),
     ],
 )
@@ -297,15 +284,6 @@ def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
 
 
 # Chains
-
-
-@pytest.mark.conformance
-def test_a_chain_runs_one_after_the_other(step: Any) -> None:
-    jobs = hipq.chain(step.new("a"), step.new("b"), step.new("c"))
-    run_due_jobs()
-
-    assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
-    assert outcomes(*jobs) == ["succeeded"] * 3
 
 
 @pytest.mark.conformance
@@ -563,6 +541,8 @@ def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
     assert hipq.cancel_batch(batch.pk) == 0
     with pytest.raises(hipq.InvalidJobError, match=f"has no batch {batch.pk + 1}"):
         hipq.cancel_batch(batch.pk + 1)
+    with pytest.raises(hipq.InvalidJobError, match="give a batch, or the id of one"):
+        hipq.cancel_batch("x")  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(("delay", "state"), [(60, "initial"), (0, "running")])
@@ -579,12 +559,6 @@ def test_then_is_cancelled_with_its_batch_although_it_waits_for_no_job_any_more(
 
     assert (row(then).outcome, row(then).error) == ("cancelled", "not wanted")
     assert Job.objects.get(job_data__name="always").outcome == "succeeded"
-
-
-@pytest.mark.parametrize("batch", ["x", None])
-def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
-    with pytest.raises(hipq.InvalidJobError, match="give a batch, or the id of one"):
-        hipq.cancel_batch(batch)
 
 
 @pytest.mark.parametrize("name", ["x" * 201, None])
@@ -612,21 +586,6 @@ def test_a_batch_takes_jobs_of_its_own_instance_only(step: Any, settings: Settin
         hipq.enqueue("step", {"name": "a"}, batch=batch, instance="mailing")
 
 
-@pytest.mark.conformance
-def test_a_batch_in_async_code(step: Any) -> None:
-    async def load() -> Batch:
-        async with hipq.abatch("load", then=step.new("then")) as batch:
-            await batch.aenqueue(step.new("a"))
-            await batch.aenqueue_many([step.new("b")])
-        return batch
-
-    batch = async_to_sync(load)()
-    run_due_jobs()
-
-    assert [name for name, _ in ran] == ["a", "b", "then"]
-    assert Batch.objects.get().pk == batch.pk
-
-
 # Once more
 
 
@@ -645,30 +604,6 @@ def test_a_chain_goes_on_from_the_failed_step(step: Any) -> None:
     assert outcomes(c, d) == ["cancelled", "cancelled"]
     assert row(c).successors.get().outcome == "succeeded"
     assert a.successors.count() == 0
-
-
-def test_a_plain_requeue_leaves_what_followed(step: Any) -> None:
-    a, b = hipq.chain(step.new("a", fails=True), step.new("b"))
-    run_due_jobs()
-
-    hipq.requeue(row(a))
-
-    assert row(b).outcome == "cancelled"
-    assert Job.objects.count() == 3
-
-
-def test_a_requeued_job_has_the_inputs_of_its_origin(step: Any) -> None:
-    a = step.enqueue("a")
-    b = step.using(after=[a]).enqueue("b", fails=True)
-    run_due_jobs()
-    ran.clear()
-
-    again = hipq.requeue(row(b))
-    run_due_jobs()
-    hipq.requeue(row(again))
-    run_due_jobs()
-
-    assert ran == [("b", ["A"])] * 2
 
 
 def test_an_input_that_was_pruned_keeps_its_place(step: Any, declare: Declare) -> None:
@@ -726,10 +661,6 @@ def requeue_one(job: Job) -> Job:
     return hipq.requeue(row(job))
 
 
-def requeue_with_dependents(job: Job) -> Job:
-    return hipq.requeue(row(job), dependents=True)
-
-
 def requeue_as_one_of_many(job: Job) -> Job:
     assert hipq.requeue_many(Job.objects.filter(pk=job.pk)).done == 1
     return row(job).successors.get()
@@ -737,7 +668,6 @@ def requeue_as_one_of_many(job: Job) -> Job:
 
 REQUEUES = [
     requeue_one,
-    pytest.param(requeue_with_dependents, marks=pytest.mark.nightly),
     pytest.param(requeue_as_one_of_many, marks=pytest.mark.nightly),
 ]
 
@@ -778,23 +708,6 @@ def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
 
     assert done.done == 3
     assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
-
-
-def test_two_that_one_job_follows_may_have_been_requeued_from_each_other(step: Any) -> None:
-    a = hipq.cancel(step.enqueue("a"))
-    again = hipq.cancel(hipq.requeue(a))
-    b = step.using(after=[a, again], on="final").enqueue("b", fails=True)
-    c = step.using(after=[a], on="final").enqueue("c", fails=True)
-    run_due_jobs()
-    newest = hipq.requeue(again)
-    ran.clear()
-
-    fresh = [hipq.requeue(row(job)) for job in (b, c)]
-    run_due_jobs()
-
-    followed = [list(job.needs.order_by("pk").values_list("needs_job", flat=True)) for job in fresh]
-    assert followed == [[newest.pk, again.pk], [newest.pk]]
-    assert ran == [("a", []), ("b", ["A", None]), ("c", ["A"])]
 
 
 def test_a_job_that_succeeded_is_followed_although_it_was_requeued(step: Any) -> None:

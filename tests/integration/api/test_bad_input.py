@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db
 
 NAN = float("nan")
+NOON = datetime(2030, 5, 1, 12, tzinfo=UTC)
 
 
 def rows() -> list[int]:
@@ -31,8 +31,11 @@ BAD_VALUES = [
     ({"job_data": "a\0b"}, "NUL"),
     ({"job_key": "x" * 256}, "256 characters"),
     ({"job_key": ""}, "not empty"),
+    ({"job_key": "NONE"}, "'NONE' is the word that stands for no key"),
+    ({"delay": "soon"}, "delay"),
+    ({"delay": timedelta(seconds=-1)}, "delay"),
+    ({"delay": 5, "scheduled_run_time": NOON}, "delay 5 and scheduled_run_time .* not both"),
     ({"job_key": 42}, "a key is text"),
-    ({"timeout": -1}, "timeout -1"),
     ({"timeout": 0}, "timeout 0"),
     ({"timeout": NAN}, "timeout nan"),
     ({"priority": 1.5}, "priority 1.5"),
@@ -42,9 +45,7 @@ BAD_VALUES = [
     ({"scheduled_run_time": "tomorrow"}, "give an aware datetime"),
     ({"time_windows": "05:00-07:00"}, "give a list"),
     ({"time_windows": ["05:00-05:00"]}, "start and end are the same"),
-    ({"time_windows": ["7 o'clock"]}, "time window"),
     ({"queue": "Bank"}, "queue 'Bank'"),
-    ({"queue": ["bank"]}, "queue"),
     ({"queue": ""}, "queue ''"),
 ]
 
@@ -71,6 +72,7 @@ def test_a_type_without_a_usable_name_is_refused(name: Any) -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownOptionError, match="'priorty', did you mean 'priority'"):
         hipq.enqueue("echo", priorty=5)  # type: ignore[call-arg]  # what is refused
+    assert {hipq.InvalidJobError, TypeError} <= set(UnknownOptionError.__mro__)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +86,6 @@ def test_options_of_other_queues_are_told_by_their_name_here(option: str, meant:
         hipq.enqueue("echo", **given)
 
 
-@pytest.mark.parametrize("error", [hipq.InvalidJobError, hipq.HipqError, TypeError, ValueError])
-def test_an_unknown_option_is_also_the_error_that_python_would_raise(
-    error: type[Exception],
-) -> None:
-    with pytest.raises(error):
-        hipq.enqueue("echo", prio=5)  # type: ignore[call-arg]  # what is refused
-
-
 @pytest.mark.parametrize("instance", ["Default", "nowhere", "", None, ["default"]])
 def test_an_unknown_instance_is_refused(instance: Any) -> None:
     with pytest.raises(ConfigurationError, match="HIPQ has no instance"):
@@ -101,56 +95,33 @@ def test_an_unknown_instance_is_refused(instance: Any) -> None:
 # Answers
 
 
+LARGE = "x" * 16_000_000
+SIZE = "has 16,000,002 bytes as JSON, and at most 16,000,000 are stored; keep it elsewhere and give"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("verb", "arguments", "message"),
     [
-        (("ask", "k", NAN), "the response is not JSON"),
-        (("ask", "k", object()), "the response is not JSON"),
-        (("ask", "k", "\ud800"), "lone surrogate"),
-        (("ask", "", 1), "text that is not empty"),
-        (("ask", None, 1), "names no job"),
-        (("ask", "NONE", 1), "names no job"),
-        (("ask", "x" * 256, 1), "256 characters"),
-        (("ask", 42, 1), "a key is text"),
-        (("", "k", 1), "printable characters"),
+        (hipq.complete, ("ask", "k", NAN), "the response is not JSON"),
+        (hipq.complete, ("ask", "", 1), "text that is not empty"),
+        (hipq.complete, ("ask", "NONE", 1), "'NONE' names no job"),
+        (hipq.complete, ("", "k", 1), "printable characters"),
+        (hipq.complete, ("ask", "k", LARGE), f"the response {SIZE}"),
+        (hipq.fail, ("ask", "k", LARGE), f"the error {SIZE}"),
+        (hipq.fail, ("ask", "k", None), "say what went wrong"),
+        (hipq.fail, ("ask", "k", "NONE"), "say what went wrong"),
     ],
+    ids=range(8),
 )
-def test_a_bad_response_is_refused_and_nothing_is_stored(
-    arguments: tuple[Any, ...], message: str
+def test_a_bad_answer_is_refused_and_nothing_is_stored(
+    verb: Any, arguments: tuple[Any, ...], message: str
 ) -> None:
     job = hipq.enqueue("ask", job_key="k")
     run_due_jobs()
 
     with pytest.raises(InvalidAnswerError, match=message):
-        hipq.complete(*arguments)
+        verb(*arguments)
 
-    job.refresh_from_db()
-    assert (job.state, Answer.objects.count()) == ("running", 0)
-
-
-LARGE = "x" * 16_000_000
-
-
-TOO_LARGE: dict[str, tuple[Callable[[Job], Any], str]] = {
-    "by its key": (lambda job: hipq.complete("ask", "k", LARGE), "response"),
-    "by its job": (lambda job: hipq.complete(job, LARGE), "response"),
-    "an error": (lambda job: hipq.fail("ask", "k", LARGE), "error"),
-}
-
-
-@pytest.mark.parametrize("name", list(TOO_LARGE))
-def test_an_answer_that_is_too_large_is_refused(name: str) -> None:
-    answer, kind = TOO_LARGE[name]
-    job = hipq.enqueue("ask", job_key="k")
-    run_due_jobs()
-
-    with pytest.raises(InvalidAnswerError) as raised:
-        answer(job)
-
-    assert str(raised.value).endswith(
-        f"the {kind} has 16,000,002 bytes as JSON, and at most 16,000,000 are stored; keep it "
-        "elsewhere and give a reference to it."
-    )
     job.refresh_from_db()
     assert (job.state, Answer.objects.count()) == ("running", 0)
 
@@ -160,26 +131,6 @@ def test_an_answer_of_just_the_largest_size_is_stored() -> None:
     run_due_jobs()
 
     assert hipq.complete("ask", "k", LARGE[2:]).status == "accepted"
-
-
-@pytest.mark.parametrize("error", [None, "", "NONE"])
-def test_an_error_that_says_nothing_is_refused(error: Any) -> None:
-    job = hipq.enqueue("ask", job_key="k")
-    run_due_jobs()
-
-    with pytest.raises(InvalidAnswerError, match="say what went wrong"):
-        hipq.fail("ask", "k", error=error)
-
-    job.refresh_from_db()
-    assert (job.state, Answer.objects.count()) == ("running", 0)
-
-
-@pytest.mark.parametrize("message_id", ["", "x" * 256, 5, "a\0b", ["m"]])
-def test_a_bad_message_id_is_refused(message_id: Any) -> None:
-    with pytest.raises(InvalidAnswerError, match=r"message_id .*: give text of 1 to 255"):
-        hipq.complete("ask", "k", message_id=message_id)
-
-    assert Answer.objects.count() == 0
 
 
 # Results

@@ -72,21 +72,6 @@ def test_a_job_is_put_off(delay: Any, frozen_time: time_machine.Traveller) -> No
     assert run_due_jobs() == 2
 
 
-@pytest.mark.parametrize("delay", ["soon", timedelta(seconds=-1)])
-def test_a_delay_that_cannot_be_is_refused(delay: Any) -> None:
-    with pytest.raises(hipq.InvalidJobError, match="delay"):
-        hipq.enqueue("echo", delay=delay)
-
-    assert not Job.objects.exists()
-
-
-def test_a_delay_and_a_time_are_refused() -> None:
-    with pytest.raises(hipq.InvalidJobError, match=r"delay 5 and scheduled_run_time .* not both"):
-        hipq.enqueue("echo", delay=5, scheduled_run_time=NIGHT)
-
-    assert not Job.objects.exists()
-
-
 @pytest.mark.conformance
 def test_async_code_has_the_same_verbs() -> None:
     job = hipq.enqueue("ask", job_key="k")

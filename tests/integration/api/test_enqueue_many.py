@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,17 +57,6 @@ def test_no_jobs_are_no_statement_too_many() -> None:
     assert hipq.enqueue_many([]) == []
 
 
-def test_a_generator_that_breaks_creates_nothing() -> None:
-    def breaking() -> Iterator[hipq.NewJob]:
-        yield from new_jobs(3)
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        hipq.enqueue_many(breaking())
-
-    assert Job.objects.count() == 0
-
-
 @pytest.mark.postgres
 def test_ten_thousand_jobs_are_a_handful_of_statements() -> None:
     hipq.enqueue("echo")
@@ -78,16 +66,6 @@ def test_ten_thousand_jobs_are_a_handful_of_statements() -> None:
 
     assert Job.objects.count() == 10_001
     assert len(queries) <= 10
-
-
-def test_a_key_that_is_taken_creates_nothing() -> None:
-    taken = hipq.enqueue("echo", job_key="key-3")
-
-    with pytest.raises(hipq.DuplicateJobKeyError) as caught:
-        hipq.enqueue_many(new_jobs(5))
-
-    assert caught.value.job == taken
-    assert list(Job.objects.all()) == [taken]
 
 
 def test_a_key_that_is_given_twice_creates_nothing() -> None:

@@ -11,8 +11,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.domain.drafts import OnConflict
-from hipq_django.exceptions import InvalidAnswerError
-from hipq_django.models import Answer, Job
+from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.running import run_due_jobs
 
@@ -51,26 +50,6 @@ def test_the_key_is_taken_as_long_as_the_job_lives(state: str, declare: Declare)
         hipq.enqueue("ask", job_key="k")
 
 
-def test_the_key_of_a_final_job_is_free_again() -> None:
-    """T6."""
-    for _ in range(3):
-        hipq.enqueue("echo", job_key="k")
-        run_due_jobs()
-
-    assert Job.objects.final().filter(job_key="k").count() == 3
-
-
-def test_the_word_that_stands_for_no_key_is_refused_as_a_key() -> None:
-    """Else a job with that key would never find its answer."""
-    with pytest.raises(hipq.InvalidJobError, match="'NONE' is the word that stands for no key"):
-        hipq.enqueue("ask", job_key="NONE")
-    with pytest.raises(InvalidAnswerError, match="'NONE' names no job"):
-        hipq.complete("ask", "NONE")
-
-    assert not Job.objects.exists()
-    assert not Answer.objects.exists()
-
-
 def test_the_database_itself_refuses_the_second_key() -> None:
     """T6: a constraint, not a look-up."""
     one, other = hipq.enqueue("ask", job_key="a"), hipq.enqueue("ask", job_key="b")
@@ -91,16 +70,6 @@ def test_a_caught_duplicate_leaves_the_transaction_usable() -> None:
 
 
 # on_conflict="return"
-
-
-def test_return_gives_the_job_that_has_the_key() -> None:
-    first = hipq.enqueue("ask", {"n": 1}, job_key="k")
-
-    same = hipq.enqueue("ask", {"n": 2}, job_key="k", on_conflict="return")
-
-    assert same == first
-    assert same.job_data == {"n": 1}
-    assert live() == [first]
 
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace"])
@@ -148,17 +117,6 @@ def test_replace_is_refused_while_the_old_job_is_running() -> None:
 
     assert caught.value.job == old
     assert [job.state for job in live()] == ["running"]
-
-
-def test_a_rolled_back_replace_leaves_the_old_job() -> None:
-    old = waiting()
-
-    with transaction.atomic():
-        hipq.enqueue("ask", {"n": 2}, job_key="k", on_conflict="replace")
-        transaction.set_rollback(True)
-
-    assert live() == [old]
-    assert live()[0].state == "initial"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,10 +14,6 @@ from hipq_django.exceptions import HipqError, InvalidJobTypeError, UnknownOption
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
-
-
-async def new_jobs() -> AsyncIterator[hipq.NewJob]:
-    yield hipq.NewJob("echo")
 
 
 @pytest.mark.parametrize("decorator", ["on_response", "on_error"])

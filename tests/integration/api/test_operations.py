@@ -64,17 +64,6 @@ def test_what_a_cancelled_handler_does_is_dropped(data: str, declare: Declare) -
     assert job.attempts.count() == 0
 
 
-@pytest.mark.conformance
-def test_a_rolled_back_cancel_never_was() -> None:
-    job = hipq.enqueue("echo")
-
-    with transaction.atomic():
-        hipq.cancel(job)
-        transaction.set_rollback(True)
-
-    assert row(job)["state"] == "initial"
-
-
 # Run now
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import time_machine
-from asgiref.sync import async_to_sync
 from django.test import Client
 from pytest_django import Settings
 
@@ -41,15 +40,6 @@ def now() -> Any:
 
 
 # Progress
-
-
-def test_progress_is_stored_on_the_running_job() -> None:
-    job = asked()
-
-    assert hipq.progress("ask", "k", 40, "page 4 of 10") is True
-
-    assert (row(job).progress, row(job).progress_message) == (40, "page 4 of 10")
-    assert row(job).state == "running"
 
 
 def test_a_new_attempt_begins_at_nothing(declare: Declare) -> None:
@@ -104,30 +94,7 @@ def test_a_long_message_is_cut() -> None:
     assert row(job).progress_message == "x" * 500 + "… (100001 characters)"
 
 
-async def _report() -> tuple[bool, Any]:
-    return await hipq.aprogress("ask", "k", 40), await hipq.aextend("ask", "k", 60)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_async_code_reports_too() -> None:
-    job = asked()
-
-    known, deadline = async_to_sync(_report)()
-
-    assert known
-    assert deadline == row(job).deadline
-
-
 # More time
-
-
-def test_more_time_moves_the_deadline() -> None:
-    job = asked()
-
-    deadline = hipq.extend("ask", "k", 60)
-
-    assert deadline == row(job).deadline == job.deadline + timedelta(seconds=60)
-    assert row(job).start_time == job.start_time
 
 
 def test_a_job_with_more_time_times_out_later(frozen_time: time_machine.Traveller) -> None:
@@ -166,19 +133,16 @@ def test_by_default_an_attempt_gets_ten_times_its_timeout_at_most() -> None:
     assert hipq.extend("ask", "k", 1) == last
 
 
-def test_a_job_type_sets_the_most_that_an_attempt_gets(declare: Declare) -> None:
-    declare("charge", timeout=60, max_timeout=90)(lambda job: hipq.WAIT)
-    job = hipq.enqueue("charge", job_key="k")
+@pytest.mark.parametrize(("timeout", "most"), [(60, 90), (TIMEOUT, TIMEOUT)])
+def test_a_job_type_sets_the_most_that_an_attempt_gets(
+    declare: Declare, timeout: int, most: int
+) -> None:
+    """A job whose own timeout is above the most keeps it."""
+    declare("charge", max_timeout=90, timeout=60)(lambda job: hipq.WAIT)
+    job = hipq.enqueue("charge", timeout=timeout)
     run_due_jobs()
 
-    assert hipq.extend("charge", "k", 3600) == row(job).start_time + timedelta(seconds=90)
-
-
-def test_a_job_whose_own_timeout_is_above_the_most_keeps_it(declare: Declare) -> None:
-    declare("charge", timeout=60, max_timeout=90)(lambda job: hipq.WAIT)
-    job = asked("charge")
-
-    assert hipq.extend("charge", "k", 3600) == job.deadline
+    assert hipq.extend(job, 3600) == row(job).start_time + timedelta(seconds=most)
 
 
 @pytest.mark.parametrize("most", [599, -1, "x", True, 4e8, float("nan")])

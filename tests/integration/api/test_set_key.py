@@ -64,17 +64,6 @@ def test_a_replaced_key_finds_the_job_no_more_and_is_free_again(charge: Charge) 
 
 
 @pytest.mark.conformance
-def test_the_key_is_in_the_database_before_the_handler_goes_on(charge: Charge) -> None:
-    keys: list[tuple[str, str]] = []
-    job = charge(set_bank_key, lambda job: keys.append((job.job_key, row(job).job_key))).enqueue()
-
-    run_due_jobs()
-
-    assert keys == [("bank-77", "bank-77")]
-    assert row(job).state == "running"
-
-
-@pytest.mark.conformance
 def test_an_answer_that_came_before_the_key_settles_the_job_at_once(charge: Charge) -> None:
     """H100: the answer for that key is already in the inbox."""
     seen: list[str] = []

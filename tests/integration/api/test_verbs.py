@@ -252,9 +252,6 @@ def test_an_attempt_that_lost_its_job_reports_nothing() -> None:
     assert Job.objects.get(pk=first.id).progress == 50
 
 
-# A success is all of it
-
-
 def test_declarations_of_another_instance_mean_its_jobs(
     settings: Settings, declare: Declare
 ) -> None:
