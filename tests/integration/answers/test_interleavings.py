@@ -13,7 +13,6 @@ from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.states import Outcome, State
-from hipq_django.exceptions import InvalidJobError
 from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Job
 from tests.declaring import Declare
@@ -27,27 +26,6 @@ Kind, Status = Answer.Kind, Answer.Status
 
 def keep_up() -> None:
     recovery.time_out_overdue(get_instance("default"))
-
-
-def declare_charge(declare: Declare, *, resend: bool = False, **options: Any) -> list[str]:
-    """Declare a type whose first response is not understood; return what its handlers note."""
-    notes: list[str] = []
-
-    @declare("charge", timeout=60, **options)
-    def charge(job: Job) -> Any:
-        notes.append(f"sent {job.attempt}")
-        return hipq.WAIT
-
-    @charge.on_response
-    def charged(job: Job, response: Any) -> Any:
-        notes.append(f"answered {response}")
-        if resend and len(notes) <= 2:
-            raise ValueError("not understood")
-        return response
-
-    if resend:
-        charge.on_error(lambda job: hipq.RetryIn(0, resend=True))
-    return notes
 
 
 def test_a_repeated_callback_is_a_duplicate_while_the_response_handler_is_retried(
@@ -68,34 +46,6 @@ def test_a_repeated_callback_is_a_duplicate_while_the_response_handler_is_retrie
     token = Token("default", job.pk, 1)
     assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.ACCEPTED
     run_due_jobs()
-    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.DUPLICATE
-
-
-def test_the_callback_of_an_answered_attempt_does_not_answer_the_request_sent_again(
-    declare: Declare,
-) -> None:
-    notes: list[str] = []
-
-    @declare("ask_again")
-    def ask(job: Job) -> Any:
-        notes.append("sent")
-        return hipq.WAIT
-
-    @ask.on_response
-    def never_understand(job: Job, response: Any) -> Any:
-        notes.append("answered")
-        raise ValueError("not understood")
-
-    @ask.on_error
-    def resend_at_the_second(job: Job) -> Any:
-        return hipq.RetryIn(0, resend=job.attempt > 1)
-
-    job = ask.enqueue()
-    run_due_jobs()
-    token = Token("default", job.pk, 1)
-    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.ACCEPTED
-    run_due_jobs()
-    assert notes == ["sent", "answered", "answered", "sent"]
     assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.DUPLICATE
 
 
@@ -165,12 +115,3 @@ def test_what_handlers_write_on_their_copies_does_not_keep_results_from_being_sa
         for name, job in zip(names, broken, strict=True)
         if states[job.pk].state == State.RUNNING
     ] == []
-
-
-def test_requeue_of_a_pruned_job_says_so(declare: Declare) -> None:
-    declare_charge(declare)
-    job = hipq.enqueue("charge")
-    hipq.cancel(job)
-    Job.objects.filter(pk=job.pk).delete()
-    with pytest.raises(InvalidJobError, match="pruned"):
-        hipq.requeue(job)

@@ -154,26 +154,6 @@ def test_a_response_handler_that_makes_a_mistake_fails_the_attempt(
     assert error in job.error
 
 
-# Sending again
-
-
-# Timing
-
-
-def test_only_one_worker_handles_a_response(charge: JobTypeSpec, partner: Partner) -> None:
-    job = answered(charge)
-    one, other = HandWorker(), HandWorker()
-
-    taken = [len(one.run_pass()), len(other.run_pass())]
-    one.execute()
-    one.save()
-
-    assert taken == [1, 0]
-    assert partner.responses == ["paid"]
-    job.refresh_from_db()
-    assert job.outcome == "succeeded"
-
-
 # Two releases
 
 

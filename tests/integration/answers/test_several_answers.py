@@ -30,16 +30,6 @@ pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 PARTS = ("front", "back")
 BOTH = {"front": "F", "back": "B"}
 
-Ask = Callable[[Job], Any]
-
-
-@pytest.fixture(
-    params=["without", pytest.param("with response handler", marks=pytest.mark.nightly)]
-)
-def handles(request: pytest.FixtureRequest) -> bool:
-    """Whether the type has a response handler; the result is the same."""
-    return bool(request.param == "with response handler")
-
 
 class Scan:
     """A type that asks for parts, and writes down what each attempt knew."""
@@ -69,13 +59,13 @@ class Scan:
 
 
 @pytest.fixture
-def scan(declare: Declare, handles: bool) -> Scan:
-    return Scan(declare, hipq.WAIT_FOR(*PARTS), handles)
+def scan(declare: Declare) -> Scan:
+    return Scan(declare, hipq.WAIT_FOR(*PARTS), handles=False)
 
 
 @pytest.fixture
-def count(declare: Declare, handles: bool) -> Scan:
-    return Scan(declare, hipq.WAIT_FOR(3), handles, counted_answers=True)
+def count(declare: Declare) -> Scan:
+    return Scan(declare, hipq.WAIT_FOR(3), handles=False, counted_answers=True)
 
 
 def complete(part: str | None, response: Any = None, **options: Any) -> Answer:
@@ -93,22 +83,6 @@ def reread(job: Job) -> Job:
 
 
 # Named parts
-
-
-def test_the_same_for_the_whole_job_again_is_a_duplicate_whatever_its_id(
-    declare: Declare, frozen_time: Any
-) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), False, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    time_out(job, frozen_time)
-    run_due_jobs()
-    frozen_time.shift(60)
-    scan.meanwhile = lambda: complete(None, "whole")
-    run_due_jobs()
-
-    again = hipq.complete("scan", "k", "whole", message_id="again")
-
-    assert (reread(job).result, again.status) == ("whole", "duplicate")
 
 
 def test_a_name_that_cannot_be_a_part_is_refused(scan: Scan) -> None:
@@ -172,19 +146,6 @@ def test_many_jobs_that_wait_for_parts_are_written_in_few_statements(
 
     assert len(scan.known) == 50
     assert {tuple(job.expects) for job in Job.objects.all()} == {PARTS}
-
-
-def test_many_messages_about_several_jobs_at_once(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
-    jobs = [scan.type.enqueue(job_key=key) for key in ("a", "b")]
-    run_due_jobs()
-
-    for part in PARTS:
-        hipq.receive_many(
-            [hipq.NewAnswer("scan", key, response=part[0].upper(), part=part) for key in ("a", "b")]
-        )
-
-    assert [reread(job).result for job in jobs] == [BOTH, BOTH]
 
 
 def test_a_worker_that_comes_back_does_not_say_what_is_expected(declare: Declare) -> None:
@@ -303,11 +264,6 @@ def test_a_response_handler_cannot_wait_again(declare: Declare) -> None:
     complete("front")
 
     assert "returned WAIT_FOR, but the answer has come already" in reread(job).error
-
-
-def test_counted_answers_is_true_or_false(declare: Declare) -> None:
-    with pytest.raises(hipq.InvalidJobTypeError, match="counted_answers=3: give True or False"):
-        declare("scan", counted_answers=3)(lambda job: None)
 
 
 # By other ways
@@ -433,23 +389,6 @@ def test_the_admin_shows_which_parts_are_in(scan: Scan, admin_client: Client) ->
     assert "parts received: 1 of 2, missing: &#x27;back&#x27;" in page
     assert ">front</td>" in page
     assert "front" in answer_page
-
-
-def test_a_wait_for_one_answer_after_several_takes_an_answer_without_part(
-    declare: Declare, frozen_time: Any
-) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
-    job = scan.asked()
-    complete("front")
-    time_out(job, frozen_time)
-    run_due_jobs()
-
-    scan.returned = hipq.WAIT
-    frozen_time.shift(60)
-    HandWorker().work()
-    complete(None, "whole")
-
-    assert reread(job).result == "whole"
 
 
 @pytest.mark.django_db(transaction=True)
