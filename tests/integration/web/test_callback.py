@@ -339,17 +339,6 @@ def test_of_a_body_in_pieces_no_more_is_read_than_django_takes(
     assert row(job)["state"] == "running"
 
 
-def test_a_body_in_pieces_as_large_as_django_takes_is_taken(
-    charge: Charge, settings: Settings
-) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 500
-    job = charge.asked()
-
-    response = in_pieces(charge.urls[0], b'{"response": "%b"}' % (b"x" * 484))
-
-    assert (response.status_code, row(job)["state"]) == (200, "final")
-
-
 def test_a_body_in_pieces_is_refused_where_the_server_cannot_tell_its_end(charge: Charge) -> None:
     job = charge.asked()
 
