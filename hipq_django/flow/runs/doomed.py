@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hipq_django import events
 from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
@@ -21,11 +20,8 @@ from hipq_django.flow.values import Rest
 def delete_doomed(terminated: Collection[int], left_alone: Isolation[int], using: str) -> None:
     """Delete the doomed trees to which terminated nodes belong, where all others are that, too."""
 
-    def spare(root: int, error: Exception) -> None:
-        _spare(root, error, using)
-
     for root in _doomed_among(terminated, using):
-        with left_alone.apart(root, spare), worker_transaction(using):
+        with left_alone.apart(root), worker_transaction(using):
             _delete(root, using)
 
 
@@ -53,13 +49,3 @@ def _delete(root: int, using: str) -> None:
     if tree[root].doomed and is_terminated and delete_rows(ids, using, skip_locked=True):
         gone = [(pk, {"deleted": True}) for pk in ids]
         announce(gone, tree[root].instance, using, skip_locked=True)
-
-
-def _spare(root: int, error: Exception, using: str) -> None:
-    """Let a tree be that the database, or the project, keeps: it would be refused again."""
-    with worker_transaction(using):
-        row = locked(Node.objects.using(using).filter(pk=root), skip_locked=True).first()
-        if row is not None:
-            Node.objects.using(using).filter(pk=root).update(doomed=False)
-    text = "it stays with all below it; node.delete() says why"
-    events.error("node_not_deleted", text, node=root, exception=error)

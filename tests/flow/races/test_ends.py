@@ -6,19 +6,23 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry as AdminLogEntry
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 import hipq_django as hipq
-from hipq_django import flow
+from hipq_django import flow, transitions
 from hipq_django.api import finishing
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out
+from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
+from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import State
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
-from hipq_django.models import Batch, Job
+from hipq_django.models import Attempt, Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
@@ -237,7 +241,17 @@ def time_out(run: Job) -> None:
     FlowWorker().work()
 
 
-@pytest.mark.parametrize("end", [cancel, time_out])
+def lose_deciders(run: Job) -> None:
+    """Its policy is asked by workers that die of it."""
+    now = clock.now("default")
+    with transaction.atomic():
+        [job] = locked(Job.objects.filter(pk=run.pk))
+        transitions.fail([job], Attempt.Kind.TIMED_OUT, {job.pk: "as asked"}, now, "default")
+        for _ in range(MAX_LOSSES):
+            transitions.lose_decisions([job], now, "default")
+
+
+@pytest.mark.parametrize("end", [cancel, time_out, lose_deciders])
 @decided_by("runs.dispatching.wake", without=nothing)
 def test_a_run_ends_otherwise_than_by_its_worker(
     holds: bool, end: Callable[[Job], None], dispatch: Callable[[], int]
@@ -404,14 +418,11 @@ def test_an_end_does_not_wait_for_who_has_locked_a_default(
     assert node.inputs["a"].default == 7
 
 
-def sweep() -> int:
-    return dispatching.sweep(get_instance("default"))
-
-
 @pytest.mark.parametrize("crashes", [False, True], ids=["dispatcher", "sweep"])
 def test_a_tree_that_cannot_be_deleted_stops_no_other(
-    crashes: bool, dispatch: Callable[[], int], refuse: Refuse, caplog: pytest.LogCaptureFixture
+    crashes: bool, refuse: Refuse, caplog: pytest.LogCaptureFixture
 ) -> None:
+    config, left_alone = get_instance("default"), Isolation[int]("flow", "node")
     kept, other = flow.start(Sum, run=False), flow.start(Sum, run=False)
     refuse(f"OLD.id = {kept.pk}", "hipq_flow_node", "DELETE")
     for node in (kept, other):
@@ -419,16 +430,17 @@ def test_a_tree_that_cannot_be_deleted_stops_no_other(
     if crashes:
         Wake.objects.all().delete()
     for _ in range(2):
-        dispatch()
-        sweep()
+        dispatching.dispatch(config, left_alone)
+        dispatching.sweep(config, left_alone)
 
     assert [*flow.Node.objects.all()] == [kept]
     assert not Wake.objects.exists()
-    assert caplog.text.count("event=") == caplog.text.count("event=node_not_deleted") == 1
+    assert caplog.text.count("event=") == caplog.text.count("event=row_left_alone") == 1
     with pytest.raises(DatabaseError, match="too much"):
         kept.delete()
     refuse.end()
-    assert kept.delete()
+    dispatching.sweep(config, left_alone)
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
@@ -471,6 +483,36 @@ class EachAfterAnswer(flow.Component):
             self.out.write(x)
 
 
+@pytest.mark.postgres
+def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
+    worker: FlowWorker, session: Session
+) -> None:
+    """Not even sixty: each by itself would wait for a tenth of a second."""
+    waits = []
+
+    def count_waits(run: Any, *statement: Any) -> Any:
+        try:
+            return run(*statement)
+        except OperationalError as error:
+            waits.append(is_locked_out(error))
+            raise
+
+    nodes = [flow.start(Double, data={"number": [number]}) for number in range(60)]
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: connection.cursor().execute(LOCK_MESSAGES))
+
+    with connection.execute_wrapper(count_waits):
+        worker.save()
+    kept = len(worker.batch)
+    session.roll_back()
+    worker.run_until_idle()
+
+    assert (all(waits), 1 <= len(waits) < 20, kept) == (True, True, 60)
+    assert [list(node.outputs["out"]) for node in nodes] == [[2 * n] for n in range(60)]
+
+
 # Finishing waits for others, but not for long
 
 
@@ -504,7 +546,7 @@ def booked(node: flow.Node) -> tuple[int, int, int]:
 
 @pytest.fixture
 def finishing_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let it wait for one second."""
+    """Let it wait for one second; how long it waits in earnest has a test of its own."""
     monkeypatch.setattr(finishing, "LOCK_SECONDS", 1)
     monkeypatch.setattr(ending, "LOCK_SECONDS", 1)
 
@@ -532,3 +574,20 @@ def test_a_run_that_finishes_is_put_back_where_others_hold_what_it_needs(
     hipq.run_now(job_of(node))
     worker.run_until_idle()
     assert booked(node) == (1, 0, 1)
+
+
+@pytest.mark.postgres
+def test_finishing_waits_for_five_seconds_at_most(worker: FlowWorker, script: Script) -> None:
+    """Statements of the block by the server's bound, rows that are passed over by the code's."""
+    bounds: list[Any] = []
+
+    def perform(run: Any) -> None:
+        with run.finishing(), connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            bounds.extend(cursor.fetchone())
+
+    script.perform = perform
+    flow.start("t.scripted")
+    worker.run_until_idle()
+
+    assert (bounds, vars(ending)["LOCK_SECONDS"]) == (["5s"], 5)
