@@ -11,7 +11,6 @@ from django.db.models import Count, Exists, F, Min, OuterRef, Q
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.flow.declaring import KIND, ComponentDeclaration
-from hipq_django.flow.graphs.named import is_declared, stored_names
 from hipq_django.flow.models import Channel, Message, Node, NodePort, StagedJob, Wake
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import RESTS, SIDES
@@ -84,7 +83,6 @@ def examine(config: InstanceSettings) -> Iterator[Finding]:
     yield from _observers_of_themselves(config)
     yield from _missing_ports(config)
     yield from _undeclared_ports(config)
-    yield from _shadowed_graphs(config)
 
 
 def _types(config: InstanceSettings) -> dict[int, str]:
@@ -181,13 +179,3 @@ def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
                     f"move them, node.{side}[{port!r}].move_to(...), and then remove it, "
                     f"node.set_ports({side}={{}}) with the ports that were given to the node",
                 )  # fmt: skip
-
-
-def _shadowed_graphs(config: InstanceSettings) -> Iterator[Finding]:
-    shadowed = [name for name in stored_names(config.name) if is_declared(config.name, name)]
-    for name in shadowed[:MOST_NAMED]:
-        yield warning(
-            "shadowed_graph", f"graph {name}", "code gives its name to something else",
-            f"flow.start({name!r}) starts what the code declares, not the graph in the database",
-            "give one of the two another name, or delete the graph in the admin",
-        )  # fmt: skip

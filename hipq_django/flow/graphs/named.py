@@ -13,9 +13,6 @@ from hipq_django.flow.declaring import GRAPHS
 from hipq_django.flow.models import Graph
 from hipq_django.job_types.registry import get_declared
 
-MAX_NAMES = 1_000
-"""Among how many stored graphs the nearest name is looked for."""
-
 
 def graph(name: str, spec: Mapping[str, Any], *, instance: str = DEFAULT) -> str:
     """Name a graph in code, so that `flow.start(name)` starts it; return the name.
@@ -27,10 +24,6 @@ def graph(name: str, spec: Mapping[str, Any], *, instance: str = DEFAULT) -> str
         key = checked_name("instance", instance), checked_type_name(name)
     except InvalidJobError as error:
         raise InvalidJobTypeError(str(error).replace("job type", "graph", 1)) from error
-    if not isinstance(spec, Mapping):
-        raise InvalidJobTypeError(
-            f"graph {name!r}: the spec is {spec!r:.100}; give a dict with its nodes."
-        )
     if get_declared(*key) is not None:
         raise InvalidJobTypeError(
             f"graph {name!r}: a job type, or component, of instance {instance!r} has this name; "
@@ -48,12 +41,6 @@ def graph(name: str, spec: Mapping[str, Any], *, instance: str = DEFAULT) -> str
 def declared_graphs(instance: str) -> dict[str, Mapping[str, Any]]:
     """Return the graphs that code has named."""
     return {name: spec for (inst, name), spec in GRAPHS.items() if inst == instance}
-
-
-def stored_names(instance: str) -> list[str]:
-    """Return the names of the graphs that are kept in the database."""
-    rows = Graph.objects.using(get_instance(instance).database).filter(instance=instance)
-    return list(rows.order_by("name").values_list("name", flat=True)[:MAX_NAMES])
 
 
 def is_declared(instance: str, name: str) -> bool:
