@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow import creating, lifecycle
@@ -17,7 +16,7 @@ from hipq_django.flow.graphs.problem import Problem, short
 from hipq_django.flow.graphs.spec import NodeSpec, Spec, read_spec
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
-from hipq_django.flow.values import DEFAULT_LIMIT, STAGE, is_same
+from hipq_django.flow.values import is_same
 from hipq_django.job_types.registry import get_declared, known_names, names_of
 
 
@@ -74,7 +73,7 @@ def _differences(node: Node, wanted: NodeSpec) -> Iterator[str]:
     kind = kind_of(wanted, node.instance)
     if not _is_of(node, kind):
         yield f"its component is {node.job_type.name!r}, not {kind!r}"
-    if not _is_same_call(kind, node, wanted.args):
+    if not is_same(node.args, wanted.args):
         yield "its args differ"  # which may be secrets
     declared = get_declared(node.instance, node.job_type.name)
     usual = node.queue.name if declared is None else declared.queue
@@ -82,16 +81,6 @@ def _differences(node: Node, wanted: NodeSpec) -> Iterator[str]:
     queue = wanted.queue or find_component(node.instance, kind).queue
     if has != queue:
         yield f"its queue is {has!r}, not {queue!r}"
-
-
-def _is_same_call(component: str, node: Node, wanted: Sequence[Any]) -> bool:
-    """Whether a node is called with these; a stage also by another name of its job type."""
-    if component != STAGE:
-        return is_same(node.args, wanted)
-    (name, *has), (other, *wants) = (
-        [*args, *[None, None, DEFAULT_LIMIT][len(args) :]] for args in (node.args, wanted)
-    )
-    return is_same(has, wants) and other in names_of(node.instance, name)
 
 
 def set_args(child: Node, wanted: NodeSpec) -> None:

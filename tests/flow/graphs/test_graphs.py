@@ -11,7 +11,7 @@ from hipq_django import flow
 from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
-from hipq_django.flow.models import Graph
+from hipq_django.flow.models import Connection, Graph
 from tests.testapp.flows import Recorder, Script
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +22,46 @@ TWICE = {
     "inputs": {"number": "one.number"},
     "outputs": {"result": "two.out"},
 }
+
+
+@flow.component("t.fib_first")
+def fib_first(n: Any) -> Any:
+    """Begin."""
+    return {"data": [1, 1], "n": n}
+
+
+@flow.component("t.fib_step")
+def fib_step(x: Any) -> Any:
+    """Make one step, or tell the result."""
+    (one, two), n = x["data"], x["n"]
+    if n <= 2:
+        return {"result": two}
+    return {"again": {"data": [two, one + two], "n": n - 1}}
+
+
+FIBONACCI = {
+    "nodes": {
+        "first": {"component": "t.fib_first"},
+        "step": {"component": "t.fib_step"},
+        "choose": {"component": "flow.key_value", "outputs": {"again": {}, "result": {}}},
+    },
+    "edges": ["first.out -> step.x", "step.out -> choose.in", "choose.again -> step.x"],
+    "inputs": {"n": "first.n"},
+    "outputs": {"result": "choose.result"},
+}
+
+
+def test_fibonacci() -> None:
+    node = flow.start(FIBONACCI)
+    for n in range(1, 9):
+        node.inputs["n"].write(n)
+    testing.drain(timeout=60)
+
+    assert sorted(node.outputs["result"]) == [1, 1, 2, 3, 5, 8, 13, 21]
+    node.inputs["n"].write(6)
+    testing.drain(timeout=60)
+    assert list(node.outputs["result"]) == [8]
+    assert node.status == "completed"
 
 
 def test_a_graph_is_started_by_its_name() -> None:
@@ -35,9 +75,10 @@ def test_a_graph_is_started_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [
+        (None, TWICE, "graph None: the name must be text"),
         ("", TWICE, "graph '': the name must be text"),
-        ("t.no_spec", 5, "graph 't.no_spec': the spec is 5; give a dict with its nodes"),
         ("t.double", TWICE, "job type, or component, of instance 'default' has this name"),
+        ("echo", TWICE, "job type, or component, of instance 'default' has this name"),
         ("t.twice", {"nodes": {}}, "'t.twice' is declared twice in instance 'default'"),
     ],
 )
@@ -110,6 +151,26 @@ def test_a_graph_begins_at_its_moment() -> None:
     assert [node.status for node in (graph, *children)] == ["completed"] * 3
 
 
+@pytest.mark.conformance
+def test_a_graph_is_changed_while_it_runs() -> None:
+    node = flow.start(TWICE, data={"number": [1]})
+    testing.drain()
+    thrice = {
+        **TWICE,
+        "nodes": {**TWICE["nodes"], "three": {"component": "t.double"}},  # type: ignore[dict-item]  # a dict of dicts
+        "edges": ["one.out -> two.number", "two.out -> three.number"],
+        "outputs": {"result": "three.out"},
+    }
+    before = node.children
+    node.apply(thrice)
+    node.inputs["number"].write(1)
+    testing.drain()
+
+    assert list(node.outputs["result"]) == [4, 8]
+    assert {name: node.children[name] for name in before} == before
+    assert Connection.objects.count() == 4
+
+
 def test_an_adopted_node_that_leads_back_is_a_problem() -> None:
     one, two, other = (flow.start("t.add", run=False) for _ in range(3))
     two.inputs["x"].connect(other.inputs["x"])
@@ -156,26 +217,10 @@ def test_a_change_that_is_invalid_changes_nothing() -> None:
         node.children["one"].apply(TWICE)
 
 
-@hipq.job_type("t.pay", aliases=["t.charge"])
-def pay(job: hipq.Job) -> None:
-    """Has had another name."""
-
-
-ARGS_OF_STAGES = [
-    (["t.charge", "id", 7], {"jobs": "t.pay", "key": "id", "limit": 7}, True),
-    (["t.pay", "id", 7], {"jobs": "t.charge", "key": "id", "limit": 7}, True),
-    (["t.pay"], {"jobs": "t.pay"}, True),
-    (["t.pay", "id"], {"jobs": "t.pay", "key": "other"}, False),
-    (["t.count"], {"jobs": "t.pay"}, False),
-]
-
-
-@pytest.mark.parametrize(("args", "wanted", "fits"), ARGS_OF_STAGES)
-def test_a_stage_is_adopted_by_any_name_of_its_job_type(
-    args: list[Any], wanted: dict[str, Any], fits: bool
-) -> None:
-    stage = flow.start("flow.jobs", args=args, run=False)
-    spec = {"nodes": {"pay": {**wanted, "init": stage.pk}}}
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_stage_is_adopted_if_its_arguments_are_those_of_the_spec(fits: bool) -> None:
+    stage = flow.start("flow.jobs", args=["echo", "id", 7 if fits else 8], run=False)
+    spec = {"nodes": {"pay": {"jobs": "echo", "key": "id", "limit": 7, "init": stage.pk}}}
     assert (flow.check(spec) == []) == fits
     if fits:
         assert flow.start(spec).children == {"pay": stage}
