@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
@@ -53,14 +52,11 @@ class Aliases:
             return
         if not node.exists():
             raise deleted(node)
-        try:
-            with transaction.atomic(using=node.using):
-                Alias.objects.using(node.using).get_or_create(
-                    instance=node.instance, name=checked, defaults={"node": node}
-                )
-        except IntegrityError:  # somebody was quicker: the check below tells
-            pass
-        check_alias(node, checked)
+        row, _ = Alias.objects.using(node.using).get_or_create(
+            instance=node.instance, name=checked, defaults={"node": node}
+        )
+        if row.node_id != node.pk:
+            raise alias_taken(checked, row.node)
 
     def remove(self, name: str) -> None:
         """Take a name away; raise `InvalidAliasError` if the node has it not."""
@@ -80,14 +76,6 @@ class Aliases:
     async def __aiter__(self) -> AsyncIterator[str]:
         for name in await sync_to_async(lambda: list(self))():
             yield name
-
-
-def check_alias(node: Node, name: str) -> None:
-    """Raise `AliasTakenError` if the name is another node's."""
-    rows = Alias.objects.using(node.using).select_related("node")
-    row = rows.get(instance=node.instance, name=name)
-    if row.node_id != node.pk:
-        raise alias_taken(name, row.node)
 
 
 def alias_taken(name: str, node: Node) -> AliasTakenError:

@@ -35,14 +35,6 @@ class Suspended(BaseException):
     """Ends a run whose node waits for something."""
 
 
-def _each_once(ports: list[Port]) -> list[Port]:
-    """Return ports; raise `FlowError` if one is there twice: its last message may stay alone."""
-    if len({*ports}) < len(ports):
-        names = ", ".join(repr(port.name) for port in ports)
-        raise FlowError(f"each({names:.200}) names a port twice; give each name once.")
-    return ports
-
-
 def _next(lies: Sequence[bool], defaults: Sequence[bool]) -> Next:
     """Return the next step of `each`: ports have messages (`lies`), or `defaults`, or neither."""
     if lies and all(lies):  # as nearly always
@@ -166,7 +158,7 @@ class Component:
         tuple of the outer one.
         """
         run = self._run
-        ports = _each_once([self.inputs[name] for name in names])
+        ports = [self.inputs[name] for name in names]
         defaults = [
             port.sink.default_packet() is not None for port in ports
         ]  # a run sees none that it sets itself

@@ -18,7 +18,7 @@ from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.job_options import GIVEN, OF_TYPES, in_json
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import MAX_ID, checked_data, checked_name, is_storable
+from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
 from hipq_django.flow.aliases import alias_taken, checked_alias, find
@@ -26,7 +26,6 @@ from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FamilyError, FlowError
 from hipq_django.flow.family import (
-    MAX_NAME_CHARS,
     check_depth,
     checked_child_name,
     is_doomed,
@@ -87,7 +86,7 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     messages.
     """
     using = database_of(instance)
-    declared, creator = find_component(instance, component), _checked_creator(by)
+    declared = find_component(instance, component)
     declared.check_args(args)
     if declared.name == STAGE:
         check_declared(instance, args[0], "flow.start")
@@ -96,7 +95,7 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
         if alias is not None and (other := find(checked_alias(alias), instance=instance)):
             raise alias_taken(alias, other)
         node = _create(declared, args, parent, name, checked_job(job, instance), instance)
-        node.created_by = f"node:{parent.pk}" if parent is not None and not by else creator
+        node.created_by = f"node:{parent.pk}" if parent is not None and not by else by
         _insert(node)
         _make_ports(node, declared, inputs, outputs)
         if alias is not None:
@@ -112,18 +111,10 @@ OPTIONS = set(StartOptions.__annotations__)
 
 
 def check_given(options: Mapping[str, Any]) -> None:
-    """Raise `UnknownOptionError` for an option that `flow.start` has not.
-
-    Raise `FlowError` for a value that would be stored as something else.
-    """
+    """Raise `UnknownOptionError` for an option that `flow.start` has not."""
     for option in options:
         if option not in OPTIONS:
             raise UnknownOptionError("flow.start", option, OPTIONS)
-    args, conflict = options.get("args", ()), options.get("on_conflict") or "raise"
-    if not isinstance(args, list | tuple):
-        raise FlowError(f"flow.start: args={args!r:.100}; give a list.")
-    if conflict not in ("raise", "return"):
-        raise FlowError(f"flow.start: on_conflict={conflict!r:.100}; give 'raise' or 'return'.")
 
 
 def database_of(instance: str) -> str:
@@ -236,14 +227,6 @@ def _checked_args(args: Sequence[Any]) -> list[Any]:
         raise FlowError(f"flow.start: args {quoted(args)} are not JSON: {error}.") from error
 
 
-def _checked_creator(by: object) -> str:
-    if isinstance(by, str) and len(by) <= MAX_NAME_CHARS and is_storable(by):
-        return by
-    raise FlowError(
-        f"flow.start: by={by!r:.100}; give a text of at most {MAX_NAME_CHARS} characters."
-    )
-
-
 # Ports
 
 
@@ -326,7 +309,6 @@ def set_ports(
 
 def _set_side(node: Node, direction: str, wanted: Mapping[str, PortOptions]) -> None:
     rows = NodePort.objects.using(node.using).filter(node=node, direction=direction)
-    list(locked(rows.order_by("pk"), to_delete=True))  # waits for who creates one by `*`
     there = {row.name: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _delete_ports([row.pk for name, row in there.items() if name not in wanted], node.using)
     for name, port in wanted.items():
@@ -338,25 +320,11 @@ def _write_port(
 ) -> None:
     """Create a port, or write what differs from its options `before`; all, if these are unknown."""
     new = _port_row(node, direction, port, find_component(node.instance, node.job_type.name))
-    old = old or _insert_port(new, node.using)
     if old is None:
+        new.save(using=node.using, force_insert=True)
         set_channels(new, port.channels)
     else:
         _change_port(old, before, port, is_declared=new.declared)
-
-
-def _insert_port(new: NodePort, using: str) -> NodePort | None:
-    """Insert a port; return the one of its name, locked, if somebody was quicker to create it."""
-    try:
-        with transaction.atomic(using=using):
-            new.save(using=using, force_insert=True)
-    except IntegrityError:
-        rows = NodePort.objects.using(using).filter(node=new.node_id, direction=new.direction)
-        found: NodePort | None = locked(rows.filter(name=new.name), to_delete=True).first()
-        if found is None:
-            raise
-        return found
-    return None
 
 
 def change_ports(

@@ -9,7 +9,7 @@ from typing import Any
 
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import json_with_text, to_json
-from hipq_django.domain.validation import MAX_ID, is_storable, number_in
+from hipq_django.domain.validation import is_storable
 from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
     InvalidPortError,
@@ -163,16 +163,6 @@ def checked_messages(values: Iterable[Any], port: str) -> Iterable[Any]:
     raise InvalidPortError(
         f"port {port!r}: write_many({quoted(values)}); give a list of messages, or write one by "
         "write()."
-    )
-
-
-def checked_count(count: object, port: str) -> int:
-    """Return of how many messages a port is asked; raise `InvalidPortError` for no number."""
-    if isinstance(count, int) and number_in(count, 0, MAX_ID) is not None:
-        return count
-    raise InvalidPortError(
-        f"port {port!r}: peek({count!r:.100}); give how many messages to return, a whole number "
-        f"from 0 to {MAX_ID:,}."
     )
 
 

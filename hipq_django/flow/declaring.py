@@ -185,7 +185,6 @@ def _register(
             f"component {name!r}: {made.__qualname__} needs to be a flow.Component with a method "
             "perform(self)."
         )
-    _check_methods(name, made)
     queue, instance = own.pop("queue"), own.pop("instance")
     values = checked_values(name, queue, instance, of_type)  # type: ignore[arg-type]  # it checks them
     _check_no_graph(values["instance"], values["name"], *values["aliases"])
@@ -206,16 +205,6 @@ def _register(
     )
     logging_components.cache_clear()
     return made.declaration
-
-
-def _check_methods(name: str, made: type[Component]) -> None:
-    """Raise `InvalidJobTypeError` for a method that yields: nothing of it would be run."""
-    for method in (made.perform, made.startup, made.shutdown, made.on_response):
-        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-            raise InvalidJobTypeError(
-                f"component {name!r}: {method.__name__} yields; write results to out-ports, and "
-                "return None."
-            )
 
 
 def _check_no_graph(instance: str, *names: str) -> None:

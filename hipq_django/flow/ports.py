@@ -15,14 +15,12 @@ from hipq_django.database.locks import for_key_share, locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, property_twin
-from hipq_django.domain.redaction import quoted
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import current_context, current_group
 from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
     checked_channels,
-    checked_count,
     checked_messages,
     checked_port_name,
     message_with_text,
@@ -211,7 +209,7 @@ class Port:
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
-        return self.sink.peek(checked_count(count, self.name))
+        return self.sink.peek(count)
 
     @property
     def size(self) -> int:
@@ -259,7 +257,7 @@ class Port:
 
     def disconnect(self, *targets: Port) -> None:
         """Deliver nothing more to these ports; without any, to none."""
-        self.sink.do("disconnect", checked_ports(self, "disconnect", targets))
+        self.sink.do("disconnect", checked_ports(self, targets))
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Move the messages that lie here to other ports; return their values.
@@ -319,7 +317,7 @@ def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Po
 
     Raise `FlowError` where there is none: then all that lies on the source would be lost.
     """
-    if found := checked_ports(source, verb, targets):
+    if found := checked_ports(source, targets):
         return found
     raise FlowError(
         f"{verb}() of {source!r} got no port, so all messages there would be lost; give it at "
@@ -327,17 +325,12 @@ def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Po
     )
 
 
-def checked_ports(source: Port, verb: str, targets: Iterable[Port]) -> list[Port]:
-    """Return the ports without doubles; raise `FlowError` for a value that is no port.
+def checked_ports(source: Port, targets: Iterable[Port]) -> list[Port]:
+    """Return the ports without doubles.
 
     Raise `FamilyError` for one of another instance, whose id may be that of any port here.
     """
     for target in targets:
-        if not isinstance(target, Port):
-            raise FlowError(
-                f"{verb}() of {source!r} got {quoted(target)}, which is no port; give ports, as "
-                "node.inputs[name] and node.outputs[name] are."
-            )
         if target.node.instance != source.node.instance:
             raise FamilyError(f"{source!r} to {target!r}: they are of different instances.")
     return list(dict.fromkeys(targets))

@@ -9,7 +9,6 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin
-from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import InvalidPortError
 from hipq_django.flow.models import Node
@@ -36,10 +35,10 @@ class State(Mapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default."""
-        return self.all().get(checked_key(key), default)
+        return self.all().get(key, default)
 
     def __getitem__(self, key: str) -> Any:
-        return self.all()[checked_key(key)]
+        return self.all()[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.all())
@@ -106,17 +105,10 @@ def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if not key.startswith(OF_FLOWS)}
 
 
-def checked_key(key: object) -> str:
-    """Return the key of a value; raise `InvalidPortError` for one that is no text."""
-    if isinstance(key, str):
-        return key
-    raise InvalidPortError(f"state key {key!r:.100}: keys are text; give the name of a value.")
-
-
-def check_keys(keys: Iterable[object]) -> None:
-    """Raise `InvalidPortError` for keys that are no text or belong to flows themselves."""
+def check_keys(keys: Iterable[str]) -> None:
+    """Raise `InvalidPortError` for keys that belong to flows themselves."""
     for key in keys:
-        if checked_key(key).startswith(OF_FLOWS):
+        if key.startswith(OF_FLOWS):
             raise InvalidPortError(
                 f"state key {key!r}: keys that begin with {OF_FLOWS!r} are hipq's."
             )
@@ -124,11 +116,6 @@ def check_keys(keys: Iterable[object]) -> None:
 
 def checked_state(values: Mapping[str, Any], /, **more: Any) -> dict[str, Any]:
     """Return values as they are stored."""
-    if not isinstance(values, Mapping):
-        raise InvalidPortError(
-            f"the state is a dict, and was given {quoted(values)}; give values by their names, as "
-            '{"seen": 5}.'
-        )
     try:
         stored = to_json({**values, **more})
     except ValueError as error:

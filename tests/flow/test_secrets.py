@@ -54,6 +54,10 @@ def read(run: Any) -> str:
     return str(run.item.read()["card"])
 
 
+def peeked(run: Any) -> str:
+    return str(run.item.peek()[0]["card"])
+
+
 def popped(run: Any) -> str:
     return str(run.item.read().pop("card"))
 
@@ -61,6 +65,13 @@ def popped(run: Any) -> str:
 def written(run: Any) -> str:
     run.out.write({"card": CARD})
     run.item.read()
+    return CARD
+
+
+def kept(run: Any) -> str:
+    run.state.set(card=CARD)
+    run.item.read()
+    run.state.unset("card")
     return CARD
 
 
@@ -96,7 +107,7 @@ def argument_of_the_parent(run: Any) -> str:
 
 
 SEEN = [
-    read, popped, written, own_state, carried, handed_on, set_as_default,
+    read, peeked, popped, written, kept, own_state, carried, handed_on, set_as_default,
     of_a_default, state_of_the_parent, argument_of_the_parent,
 ]  # fmt: skip
 
@@ -151,10 +162,14 @@ LONG = "sesame" * 25
     "misuse",
     [
         lambda run, long: run.out.write_many(long),
+        lambda run, long: run.state.set(long),
+        lambda run, long: run.out.connect(long),
         lambda run, long: flow.log([long]),
+        lambda run, long: flow.start("t.recorder", args=[long, object()]),
+        lambda run, long: flow.context(card={long}).__enter__(),
         lambda run, long: long,
     ],
-    ids=["write_many", "log", "returned"],
+    ids=["write_many", "state", "connect", "log", "start", "context", "returned"],
 )
 def test_an_error_that_quotes_what_it_refuses_shows_no_part_of_it(
     misuse: Callable[[Any, str], Any], surrounded: flow.Node, script: Script
@@ -245,13 +260,19 @@ def test_what_a_group_has_read_and_written(settings: Any) -> None:
     ("lines", "stored"),
     [
         ([{"card": CARD, "data": 5}], [{"card": MASK, "data": 5}]),
+        ([{"card": CARD, "n": 1}], [{"card": MASK, "n": 1}]),
         ([{"note": f"of {CARD}"}, {"card": CARD}], [{"note": f"of {MASK}"}, {"card": MASK}]),
+        (
+            [{"input": "order", "data": {"card": CARD}}],
+            [{"input": "order", "data": {"card": MASK}}],
+        ),
+        ([[{"card": CARD}], CARD], [[{"card": MASK}], MASK]),
         (
             [{"node": 1, "input": "card", "data": [CARD, 2], "card": CARD, "note": CARD}],
             [{"node": 1, "input": "card", "data": [MASK, MASK], "card": MASK, "note": MASK}],
         ),
     ],
-    ids=["data", "text", "more"],
+    ids=["data", "other", "text", "no node", "lists", "more"],
 )
 @pytest.mark.parametrize("key", ["read", "write"])
 def test_an_entry_with_lists_of_its_own(key: str, lines: list[Any], stored: list[Any]) -> None:
@@ -277,13 +298,16 @@ def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptur
     assert CARD not in caplog.text
 
 
-def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """The run has waited for an answer since, which may be in another process."""
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_target_that_refuses_the_value(
+    waits: bool, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the run has waited for an answer since, which may be in another process."""
 
     def perform(run: Any) -> Any:
         run.out.write({"card": run.item.read()["card"]})
         run.job.set_key("waits")
-        return hipq.WAIT
+        return hipq.WAIT if waits else None
 
     script.perform = perform
     node = flow.start(Scripted, data={"item": [{"card": CARD}]}, run=False)
@@ -293,8 +317,9 @@ def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptu
     node.run()
     testing.drain(errors=False)
     script.perform = None
-    hipq.complete("t.scripted", "waits")
-    testing.drain(errors=False)
+    if waits:
+        hipq.complete("t.scripted", "waits")
+        testing.drain(errors=False)
 
     stored = all_that_is_stored(node)
     assert "PortTypeError" in stored

@@ -177,9 +177,6 @@ class GroupsOf(_OfOne):
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, fill, size = values
-        if size < 1:
-            text = f"flow.groups_of: size={size}; give how long the lists are to be, 1 or more."
-            raise FlowError(text)
         starts = range(0, len(as_list(value)), size)
         groups = [value[start : start + size] for start in starts]
         if groups and fill is not False:
@@ -233,8 +230,6 @@ class Permutation(_OfOne):
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, n, ordered, repeat = values
-        if n < 0:
-            raise FlowError(f"flow.permutation: n={n}; give how many are chosen, 0 or more.")
         self.check(n <= self._run.settings.max_message_bytes)
         made: Iterable[Any]
         if repeat:

@@ -13,6 +13,7 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching
+from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
 from tests.concurrency.sessions import Session
@@ -94,30 +95,55 @@ def run_once(worker: FlowWorker) -> None:
 
 @pytest.mark.postgres
 def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
-    worker: FlowWorker, script: Script
+    worker: FlowWorker,
 ) -> None:
     cuts = iter([True, False])
 
-    def perform(run: Any) -> None:
-        for item in run.item:
-            run.out.write(item)
-            if next(cuts, False):
-                with connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    @flow.component("t.cut_off")
+    class CutOff(flow.Component):
+        number, out = flow.In(), flow.Out()
 
-    script.perform = perform
-    node = flow.start("t.scripted", data={"item": [1, 2]})
-    worker.run_pass()
-    worker.execute()
-    connection.close()  # as a thread does between two jobs
-    worker.save()
-    job = Job.objects.get()
+        def perform(self) -> None:
+            for number in self.number:
+                self.out.write(number)
+                if next(cuts, False):
+                    with connection.cursor() as cursor:
+                        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    assert (job.state, node.status) == ("retry", "queued")
-    assert not job.attempts.exists()
-    hipq.run_now(job)
+    node = flow.start("t.cut_off", data={"number": [1, 2]})
+    try:
+        worker.run_pass()
+        worker.execute()
+        connection.close()  # as a thread does between two jobs
+        worker.save()
+        job = Job.objects.get()
+
+        assert (job.state, node.status) == ("retry", "queued")
+        assert not job.attempts.exists()
+        hipq.run_now(job)
+        worker.run_until_idle()
+        assert node.outputs["out"].peek(3) == [1, 2]
+    finally:
+        forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
+
+
+def ask_for_a_table_that_is_not_there() -> None:
+    """Raise `OperationalError` on SQLite, without a code; `ProgrammingError` on PostgreSQL."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM no_such_table")
+
+
+def test_a_query_of_the_code_that_fails_on_a_sound_connection_is_no_outage(
+    script: Script, worker: FlowWorker
+) -> None:
+    """It is tried again as `retry` says, and then the node has failed, with what it was."""
+    script.perform = lambda run: ask_for_a_table_that_is_not_there()
+    node = flow.start("t.scripted")
     worker.run_until_idle()
-    assert node.outputs["out"].peek(3) == [1, 2]
+
+    assert node.status == "failed"
+    assert Job.objects.get().attempts.count() == 2
+    assert "Error: " in str(flow.get(node.pk).error)
 
 
 def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
@@ -161,7 +187,10 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
 
 IN_VAIN: dict[str, tuple[dict[str, Any], str]] = {
     "priority": ({"job": {"priority": "high"}}, "InvalidJobError: priority 'high'"),
+    "typo": ({"dat": {}}, "UnknownOptionError: flow.start: unknown option 'dat', did you mean"),
+    "parent": ({"parent": None}, "FlowError: self.spawn: 'child' is spawned below node"),
     "message": ({"data": {"number": [object()]}}, "FlowError: self.spawn: its options are not"),
+    "type": ({"data": {"number": ["text"]}}, "PortTypeError: port 'number' takes int"),
 }
 
 

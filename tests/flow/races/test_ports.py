@@ -214,42 +214,6 @@ def test_a_port_that_a_wildcard_stands_for_goes_with_what_was_written(
     assert (orphans() == 0) == holds
 
 
-def add_by_graph(node: flow.Node) -> None:
-    wild = {"component": "t.wild", "inputs": {"new": {}}}
-    flow.get(node.parent_id).apply({"nodes": {"wild": wild}})
-
-
-ADD = {
-    "apply": add_by_graph,
-    "set_ports": lambda node: node.set_ports(inputs={"new": {}}),
-}
-
-
-@pytest.fixture
-def wild() -> flow.Node:
-    """A node of a graph whose ports come into being as they are written to."""
-    graph = flow.start({"nodes": {"wild": {"component": "t.wild"}}}, run=False)
-    node: flow.Node = graph.children["wild"]
-    node.pause()
-    return node
-
-
-@pytest.mark.parametrize("add", ADD.values(), ids=ADD)
-def test_a_port_is_added_while_a_wildcard_creates_it(
-    add: Any, wild: flow.Node, steps: Steps
-) -> None:
-    def write() -> None:
-        with transaction.atomic():
-            wild.inputs["new"].write(1)
-
-    steps.begin("write", write, COMMIT)
-    adding = steps.begin("add", lambda: add(wild), END)
-    assert not adding.has_ended
-    end_all(steps)
-
-    assert wild.inputs["new"].peek(9) == [1]
-
-
 @decided_by("connecting.locked")
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_a_port_that_is_being_connected_goes_with_its_connection(
