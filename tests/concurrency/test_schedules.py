@@ -81,16 +81,6 @@ def test_of_many_that_make_a_schedule_all_succeed(step: Callable[[], Schedule]) 
         }
 
 
-def test_the_last_of_many_that_make_a_schedule_counts() -> None:
-    specs = [hipq.Every(seconds=number) for number in range(1, 1 + THREADS)]
-
-    results = run_together(*[partial(hipq.schedule, "s", ECHO, spec) for spec in specs])
-
-    assert errors_of(results) == []
-    row = Schedule.objects.get()
-    assert row.next_time == NOON + timedelta(seconds=row.every_seconds or 0)
-
-
 def test_of_many_workers_that_start_first_all_start(declare: Declare) -> None:
     for number in range(3):
         declare.task(f"task {number}", schedule=HOURLY)(lambda: None)
@@ -310,30 +300,6 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(firing_module, "fire", note)
     return tried
-
-
-def lock_runs(session: Session) -> None:
-    """Lock the table of runs, as one does who builds an index."""
-    session.begin()
-    session(lambda: connection.cursor().execute("LOCK TABLE hipq_schedulerun IN SHARE MODE"))
-
-
-@pytest.mark.postgres
-def test_a_locked_table_holds_a_look_for_a_few_waits(
-    session: Session, now: time_machine.Traveller, tried: list[int]
-) -> None:
-    for number in range(32):
-        hipq.schedule(f"s{number}", ECHO, HOURLY)
-    now.move_to(at(1))
-    lock_runs(session)
-
-    fired = fire()
-    waits = len(tried)
-    session.roll_back()
-
-    assert fired == 0
-    assert waits <= 12
-    assert fire() == 32
 
 
 @pytest.mark.postgres

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.models import Job
@@ -104,27 +103,6 @@ def hold(crew: WritingCrew, gate: threading.Event) -> Iterator[Hold]:
     hipq.signals.job_finished.disconnect(hold.receive)
 
 
-@pytest.fixture
-def failing() -> Iterator[Callable[[], None]]:
-    """A database that fails at each end of a job, until the test mends it."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$"
-        )
-        cursor.execute(
-            "CREATE TRIGGER fail BEFORE UPDATE ON hipq_job FOR EACH ROW "
-            "WHEN (NEW.state = 'final') EXECUTE FUNCTION fail()"
-        )
-
-    def mend() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP FUNCTION IF EXISTS fail() CASCADE")
-
-    yield mend
-    mend()
-
-
 def test_many_results_are_written_without_a_pass(crew: WritingCrew, gate: threading.Event) -> None:
     crew.scheduler.run_once()
     gate.set()
@@ -177,19 +155,6 @@ def test_a_writer_that_hangs_is_not_waited_for(
     assert during == 0
     assert Job.objects.filter(job_type__name="echo").final().count() == 3
     assert crew.batch.unwritten == MANY
-
-
-def test_what_the_writer_cannot_write_the_next_pass_writes(
-    crew: WritingCrew, gate: threading.Event, failing: Callable[[], None]
-) -> None:
-    crew.scheduler.run_once()
-    gate.set()
-    wait_until(crew.writer_has_failed)
-    failing()
-    crew.scheduler.run_once()
-
-    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
-    assert crew.batch.ids == []
 
 
 def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(

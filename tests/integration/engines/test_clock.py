@@ -45,14 +45,6 @@ def stepped() -> Iterator[time_machine.Traveller]:
 
 
 @pytest.fixture
-def wrong_clock() -> Iterator[None]:
-    """This machine's clock is an hour fast, and the database's is measured against it."""
-    with time_machine.travel(datetime.now(UTC) + HOUR):
-        clock.measure("default")
-        yield
-
-
-@pytest.fixture
 def time_passes(monkeypatch: pytest.MonkeyPatch) -> Passing:
     return Passing(monkeypatch)
 
@@ -71,15 +63,11 @@ def is_now(moment: datetime, real: datetime) -> bool:
 # What is read
 
 
-def test_the_time_is_aware_and_in_utc() -> None:
-    assert clock.now("default").tzinfo is UTC
-
-
 def test_reading_the_clock_costs_no_query(django_assert_num_queries: Any) -> None:
     clock.measure("default")
 
     with django_assert_num_queries(0):
-        clock.now("default")
+        assert clock.now("default").tzinfo is UTC
 
 
 @pytest.mark.postgres
@@ -173,44 +161,23 @@ def test_a_clock_that_is_far_off_is_logged(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.usefixtures("stepped")
-def test_a_step_starts_no_job_early() -> None:
+def test_a_step_starts_no_job_early_and_puts_none_off() -> None:
     hipq.enqueue("echo", scheduled_run_time=datetime.now(UTC) - HOUR / 2)
+    for_now = hipq.enqueue("echo")
 
-    assert HandWorker().run_pass() == []
-
-
-@pytest.mark.usefixtures("stepped")
-def test_what_is_enqueued_for_now_after_a_step_starts_now() -> None:
-    """It was put off for an hour, by web processes that never measure again."""
-    hipq.enqueue("echo")
-
-    assert len(HandWorker().run_pass()) == 1
+    assert HandWorker().run_pass() == [for_now]
 
 
 @pytest.mark.usefixtures("stepped")
-def test_a_step_times_out_no_job() -> None:
+def test_a_step_times_out_no_job_and_loses_no_living_worker() -> None:
     job = hipq.enqueue("echo", timeout=60)
     HandWorker().run_pass()
 
     assert recovery.time_out_overdue(get_instance()) == 0
+    assert recovery.recover_lost(get_instance()) == 0
 
     job.refresh_from_db()
-    assert job.state == "running"
-
-
-@pytest.mark.usefixtures("stepped")
-def test_a_step_loses_no_living_worker() -> None:
-    WorkerFactory.create()
-
-    recovery.recover_lost(get_instance())
-
-    assert Worker.objects.get().state == "running"
-
-
-@pytest.mark.postgres
-@pytest.mark.usefixtures("wrong_clock")
-def test_a_process_with_a_wrong_clock_has_the_databases_time() -> None:
-    assert abs(clock.now("default") - database_time()) < timedelta(seconds=1)
+    assert (job.state, Worker.objects.get().state) == ("running", "running")
 
 
 @pytest.mark.postgres

@@ -207,9 +207,6 @@ def test_a_busy_worker_asks_for_a_fiftieth_of_its_time_while_nothing_is_due(cloc
     Group.objects.create(name="wish 2")
     clock.now += 0.05
     assert [clock.asks(), clock.asks(), clock.asks()] == [True, True, False]
-
-
-def test_a_worker_that_is_idle_asks_before_each_pass(clock: Clock) -> None:
     assert [clock.asks(is_busy=False), clock.asks(is_busy=False)] == [True, True]
 
 
@@ -273,13 +270,6 @@ def test_an_end_by_others_is_told_in_its_transaction(toy: Toy, end: Callable[[Jo
 
     end(job)
     assert noted() == [f"{job.pk} was ended"]
-
-
-def test_what_has_become_due_is_enqueued_before_a_pass(toy: Toy) -> None:
-    Group.objects.create(name="wish 7")
-    [job] = HandWorker().work()
-
-    assert noted() == [f"{job.pk} gave 14"]
 
 
 def test_the_test_kit_stirs_and_sweeps(toy: Toy) -> None:

@@ -25,24 +25,6 @@ def raise_oserror(job: Job) -> None:
     raise OSError
 
 
-def test_what_a_dead_worker_brings_after_all_is_dropped(declare: Declare) -> None:
-    """T19: the job ran twice; the second run counts."""
-    ran: list[int] = []
-    declare("twice")(noting(ran, "attempt", "done"))
-    job = hipq.enqueue("twice")
-    frozen = HandWorker.crashed()
-
-    recover()
-    run_due_jobs()
-    before = Job.objects.filter(pk=job.pk).values().get()
-    frozen.execute()
-    frozen.save()
-
-    assert ran == [2, 1]
-    assert Job.objects.filter(pk=job.pk).values().get() == before
-    assert (before["attempt"], before["outcome"]) == (2, "succeeded")
-
-
 def test_a_decision_that_a_dead_worker_had_in_flight_is_made_by_another(declare: Declare) -> None:
     flaky = declare("flaky")(raise_oserror)
     flaky.on_error(lambda job: hipq.RetryIn(60))
@@ -75,14 +57,6 @@ def test_a_response_that_a_dead_worker_had_in_flight_is_handled_by_another(
 
     job.refresh_from_db()
     assert (job.outcome, job.result, requests) == ("succeeded", ["paid"], [1])
-
-
-def test_two_that_recover_do_it_once() -> None:
-    job = hipq.enqueue("echo")
-    HandWorker.crashed()
-
-    assert [recover(), recover()] == [1, 0]
-    assert job.attempts.count() == 1
 
 
 def test_more_jobs_than_one_batch_are_recovered(monkeypatch: pytest.MonkeyPatch) -> None:

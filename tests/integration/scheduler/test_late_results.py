@@ -12,12 +12,11 @@ from django.test import TestCase
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.suspects import SUSPECT
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
 from hipq_django.signals import job_failed
 from tests.declaring import Declare
-from tests.factories import AttemptFactory, JobFactory, WorkerFactory
+from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
@@ -45,14 +44,6 @@ def lose(worker: HandWorker) -> None:
     assert recovery.recover_lost(get_instance()) == 1
 
 
-def lose_beside_a_suspect(worker: HandWorker) -> None:
-    """As `lose`, but another job of the worker is a likelier killer: one without code here."""
-    suspect = JobFactory.create(state="running", worker=worker.row, attempt=2)
-    AttemptFactory.create(job=suspect, attempt=1, kind="worker_lost", error=SUSPECT)
-    worker.die()
-    assert recovery.recover_lost(get_instance()) == 2
-
-
 def time_out(worker: HandWorker) -> None:
     overdue = clock.now("default") - timedelta(seconds=1)
     Job.objects.running().update(deadline=overdue)
@@ -73,7 +64,7 @@ def decide() -> None:
     worker.save()
 
 
-given_up = pytest.mark.parametrize("give_up", [lose, lose_beside_a_suspect, time_out])
+given_up = pytest.mark.parametrize("give_up", [lose, time_out])
 
 
 def row_of(job: Job) -> tuple[Any, ...]:

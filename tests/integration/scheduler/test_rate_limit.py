@@ -60,16 +60,6 @@ def test_the_window_slides(configure_queue: ConfigureQueue, frozen_time: Any, st
     assert (at_40, at_60, started()) == (2, 3, 3)
 
 
-def test_the_rate_is_that_of_all_workers(configure_queue: ConfigureQueue) -> None:
-    configure_queue(hipq.RateLimit(3, per=60))
-    enqueue(10)
-
-    for _ in range(4):
-        HandWorker(threads=1).work()
-
-    assert started() == 3
-
-
 def test_jobs_that_were_held_by_the_limit_have_not_started(
     configure_queue: ConfigureQueue, start: Any
 ) -> None:
@@ -120,38 +110,6 @@ def test_a_retry_is_a_start(
     assert (at_once, job.attempt) == (2, 4)
 
 
-def test_a_worker_that_is_held_up_starts_no_job_later_than_is_counted(
-    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as between its looks at the two clocks."""
-    passing, real = Passing(monkeypatch), clock.now
-    moments: dict[Any, float] = {}
-    told: list[Any] = []
-
-    class Counting:
-        def __call__(self, queue: Queue, now: Any, running: Any, asked: Any) -> Any:
-            return [hipq.Run() for _ in asked]
-
-        def admitted(self, queue: Queue, now: Any, count: int, latest: Any) -> None:
-            told.append(moments[now] + (latest - now).total_seconds())
-
-    def now(using: str) -> Any:
-        moment = clock.steady()
-        found = real(using)
-        moments[found] = moment
-        passing.seconds += 10
-        return found
-
-    configure_queue(Counting())
-    enqueue(1)
-    monkeypatch.setattr(clock, "now", now)
-    worker = HandWorker()
-    worker.run_pass()
-
-    [claim] = worker.claims
-    assert claim.start_by <= told[0]
-
-
 def test_a_release_that_changes_the_limit_goes_on_from_the_starts_before(
     configure_queue: ConfigureQueue, frozen_time: Any, start: Any
 ) -> None:
@@ -168,17 +126,20 @@ def test_a_release_that_changes_the_limit_goes_on_from_the_starts_before(
     assert sorted(Queue.objects.get(name="default").throttler_state) == names
 
 
-def test_a_delay_that_grows_meanwhile_counts_from_the_next_claim(
-    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("grows", [False, True], ids=["held up", "its delay grows"])
+def test_a_worker_starts_no_job_later_than_is_counted(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch, grows: bool
 ) -> None:
-    """The thread that writes results may find it too short beside a claim."""
+    """It may be held up between its looks at the two clocks, and find its delay too short."""
+    passing, real = Passing(monkeypatch), clock.now
     moments: dict[Any, float] = {}
     told: list[float] = []
-    worker, real = HandWorker(), clock.now
+    worker = HandWorker()
 
     def now(using: str) -> Any:
         moment, found = clock.steady(), real(using)
         moments[found] = moment
+        passing.seconds += 0 if grows else 10
         return found
 
     class Counting:
@@ -188,9 +149,10 @@ def test_a_delay_that_grows_meanwhile_counts_from_the_next_claim(
             return [hipq.Run() for _ in asked]
 
         def admitted(self, queue: Queue, now: Any, count: int, latest: Any) -> None:
-            """Note until when the starts are counted, and change that for the next ones."""
+            """Note until when the starts are counted."""
             told.append(moments[now] + (latest - now).total_seconds())
-            worker.scheduler.start_delay.too_short()
+            if grows:
+                worker.scheduler.start_delay.too_short()
 
     configure_queue(Counting())
     enqueue(1)
