@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-import typing
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -71,8 +69,8 @@ class PydanticArguments:
     others.
 
     They are validated when the job is enqueued, stored as JSON, and validated again before the
-    call. What cannot be read again from that JSON as it was given is refused. Needs the extra
-    `pydantic`.
+    call. What cannot be read again from that JSON as it was given is refused. Arguments that only
+    `**kwargs` takes are JSON. Needs the extra `pydantic`.
     """
 
     def __init__(self) -> None:
@@ -172,19 +170,15 @@ def _adapter(function: Callable[..., Any]) -> Any:
     from typing_extensions import TypedDict
 
     parameters = inspect.signature(function).parameters.values()
-    given = [p for p in parameters if p.name not in FILLED_IN]
+    given = [p for p in parameters if p.name not in FILLED_IN and p.kind is not p.VAR_KEYWORD]
     hints = _hints(function, given)
     fields: dict[str, Any] = {
-        p.name: hints[p.name] if p.default is p.empty else NotRequired[hints[p.name]]
-        for p in given
-        if p.kind is not p.VAR_KEYWORD
+        p.name: hints[p.name] if p.default is p.empty else NotRequired[hints[p.name]] for p in given
     }
-    others = next((hints[p.name] for p in given if p.kind is p.VAR_KEYWORD), Any)
     extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
     named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
     try:
-        adapter = TypeAdapter(with_config(extra)(named))
-        return adapter if others is Any else _Adapters(adapter, _of_others(others), {*fields})
+        return TypeAdapter(with_config(extra)(named))
     except PydanticUserError as error:
         raise TypeError(_unknown_type(hints)) from error
 
@@ -211,56 +205,13 @@ def _annotated(function: Callable[..., Any]) -> Any:
     return inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
 
 
-def _of_others(annotation: Any) -> Any:
-    """Return the adapter of a dict of arguments that only `**kwargs` names."""
-    from pydantic import TypeAdapter
-
-    unpacked = _unpacked(annotation)
-    return TypeAdapter(dict[str, annotation] if unpacked is annotation else unpacked)
-
-
-def _unpacked(annotation: Any) -> Any:
-    """Return the class of an `Unpack[…]`; any other annotation as it is."""
-    import typing_extensions
-
-    if typing.get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
-        return typing.get_args(annotation)[0]
-    return annotation
-
-
-@dataclass(frozen=True, slots=True)
-class _Adapters:
-    """The adapter of named arguments, and that of all others, which `**kwargs` takes."""
-
-    named: Any
-    others: Any
-    names: Set[str]
-
-    def validate_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the valid arguments."""
-        named, others = self._apart(arguments)
-        return {**self.named.validate_python(named), **self.others.validate_python(others)}
-
-    def dump_python(self, valid: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """Return valid arguments as pydantic dumps them."""
-        named, others = self._apart(valid)
-        return {
-            **self.named.dump_python(named, **options),
-            **self.others.dump_python(others, **options),
-        }
-
-    def _apart(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        named = {name: value for name, value in arguments.items() if name in self.names}
-        return named, {name: arguments[name] for name in arguments if name not in named}
-
-
 def _unknown_type(hints: dict[str, Any]) -> str:
     """Return which argument has an annotation that pydantic has no use for."""
     from pydantic import PydanticUserError, TypeAdapter
 
     for name, annotation in hints.items():
         try:
-            TypeAdapter(_unpacked(annotation))
+            TypeAdapter(annotation)
         except PydanticUserError as error:
             kind = inspect.formatannotation(annotation)
             advice = (

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any, Unpack
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -19,7 +19,6 @@ import pytest
 from django.core.files.base import ContentFile
 from django.db import transaction
 from django.utils.translation import gettext_lazy
-from typing_extensions import TypedDict
 
 from hipq_django.arguments import Arguments, JsonArguments, PydanticArguments
 from hipq_django.conf.rules import arguments_at
@@ -120,7 +119,7 @@ def typed(  # noqa: PLR0913, PLR0917 - one of each kind
     copies: list[int] | None = None,
     anything: Any = None,
     ratio: float = 1.0,
-    **more: int,
+    **more: Any,
 ) -> None:
     """Take what JSON does not have."""
 
@@ -172,34 +171,6 @@ def test_pydantic_says_which_argument_is_wrong(pydantic: Arguments) -> None:
         pydantic.dump(typed, GIVEN | {"at": "tomorrow"})
     with pytest.raises(ValueError, match=r"^argument to\.number: "):
         pydantic.dump(typed, GIVEN | {"to": {"street": "a", "number": "b"}})
-
-
-class Options(TypedDict, total=False):
-    """What `**options: Unpack[Options]` takes."""
-
-    at: datetime
-
-
-def with_many(name: str, **at: datetime) -> None:
-    """Take others of one type."""
-
-
-def with_options(name: str, **options: Unpack[Options]) -> None:
-    """Take others each of its type."""
-
-
-@pytest.mark.parametrize("function", [with_many, with_options])
-def test_pydantic_converts_what_only_kwargs_takes(pydantic: Arguments, function: Any) -> None:
-    stored = pydantic.dump(function, {"name": "a", "at": NOON})
-
-    assert stored == {"name": "a", "at": "2026-11-22T12:00:00Z"}
-    assert pydantic.load(function, stored) == {"name": "a", "at": NOON}
-    with pytest.raises(ValueError, match=r"^argument at: .*datetime.*, not 'tomorrow'\.$"):
-        pydantic.dump(function, {"name": "a", "at": "tomorrow"})
-    with pytest.raises(ValueError, match=r"^argument name: "):
-        pydantic.dump(function, {"name": 7, "at": NOON})
-    with pytest.raises(ValueError, match=r"^argument more: Input should be a valid integer"):
-        pydantic.dump(typed, GIVEN | {"more": "many"})
 
 
 @pytest.mark.parametrize(
