@@ -9,7 +9,6 @@ its first pass.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -184,15 +183,6 @@ class _Spec:
         return ""
 
 
-def _of_other_crons(text: str) -> str:
-    """Return what to write here for what only other crons understand; empty for all else."""
-    if zoned := re.fullmatch(r"(?:CRON_)?TZ=(\S+)\s+(.+)", text):
-        return f"the zone is an argument of its own; give Cron({zoned[2]!r}, {zoned[1]!r})."
-    if text.startswith("@every"):
-        return "give an interval, such as hipq_django.Every(hours=1, minutes=30), instead."
-    return f"for '?' write '*': {text.replace('?', '*')!r}." if "?" in text.split() else ""
-
-
 @lru_cache(maxsize=512)
 def _least_interval(expression: str) -> float:
     """Return the seconds between the nearest due times, as far as a few of them show it."""
@@ -308,8 +298,6 @@ class Cron(_Spec):
         self._check_shared(what)
 
     def _check_text(self, what: str) -> None:
-        if way_out := _of_other_crons(self._expression):
-            raise InvalidScheduleError(f"{what}: {way_out}")
         try:
             CronSim(self._expression, datetime(2024, 1, 1))  # noqa: DTZ001 - a wall clock
         except CronSimError as error:
