@@ -28,6 +28,7 @@ from hipq_django.domain.validation import (
     checked_number,
     checked_zone,
 )
+from hipq_django.domain.zones import last_change, next_change, offset_at
 from hipq_django.exceptions import InvalidJobError, InvalidScheduleError, nearest_name
 
 OVERLAPS: Final = ("skip", "allow", "wait", "replace")
@@ -387,7 +388,7 @@ class Cron(_Spec):
 
     def _real(self, moment: datetime) -> Iterator[datetime]:
         while True:
-            offset, change = _offset(moment, self.tz), _next_change(moment, self.tz)
+            offset, change = offset_at(moment, self.tz), next_change(moment, self.tz)
             wall = (moment + offset).replace(tzinfo=None)
             for found in CronSim(self._expression, wall):
                 at = found.replace(tzinfo=UTC) - offset
@@ -402,7 +403,7 @@ class Cron(_Spec):
 
     def _real_back(self, moment: datetime) -> Iterator[datetime]:
         while True:
-            offset, change = _offset(moment, self.tz), _last_change(moment, self.tz)
+            offset, change = offset_at(moment, self.tz), last_change(moment, self.tz)
             wall = (moment + offset).replace(tzinfo=None) + _SECOND
             for found in CronSim(self._expression, wall.replace(microsecond=0), reverse=True):
                 at = found.replace(tzinfo=UTC) - offset
@@ -414,7 +415,7 @@ class Cron(_Spec):
             moment = change - timedelta(microseconds=1)
 
     def _matches(self, moment: datetime) -> bool:
-        wall = (moment + _offset(moment, self.tz)).replace(tzinfo=None)
+        wall = (moment + offset_at(moment, self.tz)).replace(tzinfo=None)
         return next(CronSim(self._expression, wall - _SECOND)) == wall
 
 
@@ -433,53 +434,8 @@ def _moment_of(wall: datetime, zone: tzinfo) -> datetime:
     if moment.astimezone(zone).replace(tzinfo=None) == wall:
         return moment
     # In a gap the wall is read with the offset before it, which leads to a moment after it.
-    change = _last_change(moment, zone)
+    change = last_change(moment, zone)
     return moment if change is None else change
-
-
-def _offset(moment: datetime, zone: tzinfo) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or timedelta(0)
-
-
-@lru_cache(maxsize=512)
-def _changes(year: int, zone: tzinfo) -> tuple[datetime, ...]:
-    """Return the moments of a year at which the offset of a zone changes."""
-    days = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(367)]
-    found = [
-        _bisected(before, after, zone)
-        for before, after in pairwise(days)
-        if _offset(before, zone) != _offset(after, zone)
-    ]
-    return tuple(change for change in found if change.year == year)
-
-
-def _bisected(before: datetime, after: datetime, zone: tzinfo) -> datetime:
-    offset = _offset(before, zone)
-    while after - before > _SECOND:
-        middle = (before + (after - before) / 2).replace(microsecond=0)
-        if _offset(middle, zone) == offset:
-            before = middle
-        else:
-            after = middle
-    return after
-
-
-def _next_change(moment: datetime, zone: tzinfo) -> datetime | None:
-    year = moment.astimezone(UTC).year
-    for each in (year, year + 1):
-        for change in _changes(each, zone):
-            if change > moment:
-                return change
-    return None
-
-
-def _last_change(moment: datetime, zone: tzinfo) -> datetime | None:
-    year = moment.astimezone(UTC).year
-    for each in (year, year - 1):
-        for change in reversed(_changes(each, zone)):
-            if change <= moment:
-                return change
-    return None
 
 
 # What is made of due times that have come

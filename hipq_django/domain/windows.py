@@ -10,12 +10,12 @@ hipq README, "Time Windowing".
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
+from hipq_django.domain.zones import next_change
 from hipq_django.exceptions import InvalidJobError
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -23,7 +23,6 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME_OF_DAY = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?|24:00(?::00)?", re.ASCII)
 _MIDNIGHT, _END_OF_DAY = "00:00", "24:00"
 _DAY = timedelta(days=1)
-_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, order=True, init=False)
@@ -102,8 +101,8 @@ def next_opening(windows: Sequence[TimeWindow], moment: datetime, zone: tzinfo) 
     """
     instant = _checked_instant(windows, moment)
     while not _contain(windows, wall := _wall_clock(instant, zone)):
-        wait = min(window.next_start(wall) for window in windows) - wall
-        instant = _first_change(zone, after=instant, until=instant + wait)
+        opening = instant + (min(window.next_start(wall) for window in windows) - wall)
+        instant = min(next_change(instant, zone) or opening, opening)
     return instant
 
 
@@ -210,8 +209,8 @@ def _checked_instant(windows: Sequence[TimeWindow], moment: datetime) -> datetim
         raise InvalidJobError("windows are empty: a job without windows is never closed.")
     if moment.utcoffset() is None:
         raise InvalidJobError(f"moment {moment!r}: naive, give it a time zone.")
-    if not 1 < moment.year < 9999:
-        raise InvalidJobError(f"moment {moment!r}: too far away, use the years 2 to 9998.")
+    if not 1 < moment.year < 9998:
+        raise InvalidJobError(f"moment {moment!r}: too far away, use the years 2 to 9997.")
     return moment.astimezone(UTC)
 
 
@@ -221,28 +220,3 @@ def _wall_clock(instant: datetime, zone: tzinfo) -> datetime:
 
 def _contain(windows: Sequence[TimeWindow], wall: datetime) -> bool:
     return any(window.contains(wall) for window in windows)
-
-
-def _first_change(zone: tzinfo, *, after: datetime, until: datetime) -> datetime:
-    """Return the first instant after `after` at which the clock jumps, at the latest `until`."""
-    offset = _offset(after, zone)
-    day = after.replace(microsecond=0)  # Clocks jump at whole seconds.
-    # Day by day, because two jumps may cancel out; no zone has had two within three days.
-    while day < until:
-        next_day = min(day + _DAY, until)
-        if _offset(next_day, zone) != offset:
-            return _end_of_offset(offset, zone, after=day, until=next_day)
-        day = next_day
-    return until
-
-
-def _end_of_offset(
-    offset: timedelta, zone: tzinfo, *, after: datetime, until: datetime
-) -> datetime:
-    seconds = range((until - after) // _SECOND)
-    end = bisect_left(seconds, True, key=lambda n: _offset(after + n * _SECOND, zone) != offset)
-    return after + end * _SECOND
-
-
-def _offset(instant: datetime, zone: tzinfo) -> timedelta:
-    return _wall_clock(instant, zone) - instant.replace(tzinfo=None)
