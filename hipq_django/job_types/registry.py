@@ -153,16 +153,10 @@ def declared_queues(instance: str) -> set[str]:
 
 
 def _conflict(name: str, other: Declaration, declared: Declaration) -> str:
-    places = f"by {_path_of(other.handler)} and {_path_of(declared.handler)}"
-    if other.name == declared.name == name:
-        what = "is declared twice"
-    elif other.name == name:
-        what = f"is declared, and an alias of {declared.name!r}"
-    elif declared.name == name:
-        what = f"is declared, and an alias of {other.name!r}"
-    else:
-        what = "is declared as an alias twice"
-    return f"job type {name!r} {what} in instance {other.instance!r}: {places}; rename one of them."
+    return (
+        f"job type {name!r} is declared twice in instance {other.instance!r}, as a name or an "
+        f"alias: by {_path_of(other.handler)} and {_path_of(declared.handler)}; rename one of them."
+    )
 
 
 def _check_schedules(declared: Declaration) -> None:

@@ -114,8 +114,8 @@ def test_an_error_in_a_module_is_raised(tmp_path: Path) -> None:
         "ModuleNotFoundError: No module named 'nowhere_to_be_found'": apps(
             tmp_path / "nowhere", bank_tasks="import nowhere_to_be_found"
         ),
-        "InvalidJobTypeError: job type 'send' is declared twice in instance 'default': by "
-        "shop.tasks.send and bank.tasks.send; rename one of them.": apps(
+        "InvalidJobTypeError: job type 'send' is declared twice in instance 'default', "
+        "as a name or an alias: by shop.tasks.send and bank.tasks.send; rename one of them.": apps(
             tmp_path / "twice", shop_tasks=twice, bank_tasks=twice
         ),
     }
