@@ -52,12 +52,6 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
         `options` are those of this class. `retry`, `unique` and `aliases` count for the task that
         is found under its path, so they belong to the decorator, or to that task.
         """
-        for name in options:
-            if name not in OPTIONS:
-                raise TypeError(
-                    f"using() has no option {name!r}; there are priority, queue_name, run_after, "
-                    f"backend, {', '.join(OPTIONS)}."
-                )
         given = {"priority": priority, "queue_name": queue_name, "backend": backend, **options}
         values = {name: value for name, value in given.items() if value is not None}
         if isinstance(run_after, timedelta):
