@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.validation import ABOVE_ZERO, MAX_SECONDS, aware_moment, number_in
-from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
+from hipq_django.exceptions import ConfigurationError, HipqError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,43 +153,29 @@ def _verdicts(
     throttler: partial[Sequence[Verdict]], candidates: Sequence[Candidate]
 ) -> list[Verdict]:
     name = getattr(throttler.func, "__qualname__", None) or repr_of(throttler.func)
-    verdicts = _called(throttler, name, candidates)
+    try:
+        verdicts = [v if v is RUN else _checked_verdict(v) for v in throttler(candidates)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() in a throttler blocks the queue only
+        raise ThrottlerError(f"throttler {name} raised {error_of(error)}") from error
     if len(verdicts) != len(candidates):
         raise ThrottlerError(
             f"throttler {name} returned {len(verdicts)} decisions for {len(candidates)} "
             "candidates; return one for each, in their order."
         )
-    return [v if v is RUN else _checked_verdict(name, v) for v in verdicts]
+    return verdicts
 
 
-def _called(
-    throttler: partial[Sequence[Verdict]], name: str, candidates: Sequence[Candidate]
-) -> list[Verdict]:
-    try:
-        return list(throttler(candidates))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit() in a throttler blocks the queue only
-        raise ThrottlerError(f"throttler {name} raised {error_of(error)}") from error
-
-
-def _checked_verdict(name: str, verdict: object) -> Verdict:
+def _checked_verdict(verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
-        raise ThrottlerError(
-            f"throttler {name} returned {repr_of(verdict)}; return Run(), Hold(reason) or "
+        raise TypeError(
+            f"{repr_of(verdict)} is no decision; return Run(), Hold(reason) or "
             "Reschedule(at, reason)."
         )
-    if not isinstance(verdict, Reschedule):
-        return verdict
-    try:
+    if isinstance(verdict, Reschedule):
         return Reschedule(aware_moment("Reschedule", verdict.at), str(verdict.reason))
-    except InvalidJobError as error:
-        raise ThrottlerError(f"throttler {name} returned {error}") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # neither a zone nor a text of the project's ends the pass
-        shown = error_of(error)
-        raise ThrottlerError(f"throttler {name} returned a Reschedule: {shown}") from error
+    return verdict
 
 
 def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:

@@ -173,8 +173,11 @@ def raising(*_: Any) -> list[Verdict]:
         (lambda *_: sys.exit(1), "raised SystemExit"),
         (lambda *_: [], "returned 0 decisions for 2 candidates"),
         (lambda *_: [RUN] * 3, "returned 3 decisions for 2 candidates"),
-        (lambda *_: [RUN, True], r"returned True; return Run\(\), Hold\(reason\) or Reschedule"),
-        (lambda *_: [hipq.Run, RUN], "returned <class"),
+        (
+            lambda *_: [RUN, True],
+            r"raised TypeError: True is no decision; return Run",
+        ),
+        (lambda *_: [hipq.Run, RUN], "raised TypeError: <class"),
         (lambda *_: [RUN, hipq.Reschedule("soon")], r"Reschedule 'soon': give an aware"),  # type: ignore[arg-type]  # what is refused
         (lambda *_: [RUN, hipq.Reschedule(datetime(2030, 1, 1))], "give an aware datetime"),  # noqa: DTZ001 - what is refused
     ],
