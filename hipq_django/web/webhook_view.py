@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import iscoroutinefunction, signature
+from inspect import iscoroutinefunction
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -120,29 +120,6 @@ class WebhookView(ReceivingView):
                     "a callable object."
                 )
         self._format()
-        self._check_arguments()
-
-    def _check_arguments(self) -> None:
-        for option in (*_REQUIRED, "message_id", "parse"):
-            if not _takes_one(getattr(self, option)):
-                raise ConfigurationError(
-                    f"{type(self).__name__}: {option} cannot be called with one argument; a plain "
-                    "function in a class body is a method: write "
-                    f"{option} = staticmethod(function)."
-                )
-
-
-def _takes_one(value: object) -> bool:
-    """Return whether a function can be called with one argument, as far as one can tell."""
-    if not callable(value):
-        return True
-    try:
-        signature(value).bind(None)
-    except ValueError:  # code in C need not say what it takes
-        return True
-    except TypeError:
-        return False
-    return True
 
 
 def _is_function(value: object) -> bool:

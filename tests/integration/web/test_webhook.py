@@ -401,8 +401,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"outcome": "data"}, "outcome is 'data'; give a function"),
     ({"message_id": 5}, "message_id is 5"),
     ({"verify": "secret"}, "verify is of type str; give a function"),
-    ({"verify": lambda: True}, "verify cannot be called with one argument"),
-    ({"parse": lambda body, kind: body}, "parse cannot be called with one argument"),
     ({"verify": _reader}, "verify is of type function; give a function"),
     ({"instance": "oter"}, "HIPQ has no instance 'oter', did you mean 'other'"),
 ]
@@ -412,30 +410,6 @@ def test_a_part_of_another_kind_is_refused_at_the_start() -> None:
     for options, reason in WRONG:
         with pytest.raises(hipq.ConfigurationError, match=re.escape(reason)):
             hipq.WebhookView.as_view(**{**FORMAT, **options})
-
-
-def takes_one(payload: Any) -> Any:
-    """Be a function of one argument; in the body of a class, a method of none."""
-
-
-@pytest.mark.parametrize("option", ["verify", "parse", "job_type", "key", "outcome", "message_id"])
-def test_a_plain_function_in_the_body_of_a_class_is_refused_at_the_start(option: str) -> None:
-    others = {name: value for name, value in FORMAT.items() if name != option}
-    view: Any = type("View", (hipq.WebhookView,), {option: takes_one})
-    right: Any = type("View", (hipq.WebhookView,), {option: staticmethod(takes_one)})
-
-    with pytest.raises(hipq.ConfigurationError) as caught:
-        view.as_view(**others)
-
-    assert str(caught.value) == (
-        f"View: {option} cannot be called with one argument; a plain function in a class body is "
-        f"a method: write {option} = staticmethod(function)."
-    )
-    assert right.as_view(**others)
-
-
-def test_a_function_whose_arguments_nobody_can_tell_is_taken() -> None:
-    assert callable(hipq.WebhookView.as_view(**{**FORMAT, "key": max}))
 
 
 def test_a_declaration_is_no_name(declare: Declare) -> None:
