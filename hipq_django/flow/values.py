@@ -157,10 +157,10 @@ class Effects:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Effects:
-        """Return stored effects."""
+        """Return stored effects; an older release has stored writes and verbs apart."""
         values = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
-        acts = [_act_from_json(act) for act in stored.get("acts", ())]
-        return cls(**{**values, "acts": acts})
+        acts = stored.get("acts") or [*stored.get("writes", ()), *stored.get("verbs", ())]
+        return cls(**{**values, "acts": [_act_from_json(act) for act in acts]})
 
     def add(self, later: Effects) -> None:
         """Add later effects."""
@@ -194,4 +194,4 @@ def _act_from_json(stored: Any) -> Write | Verb:
     if isinstance(stored, dict):
         return Write.from_json(stored)
     verb, args, options = stored
-    return verb, args, options
+    return Write.from_json(args[0]) if verb == "write" else (verb, args, options)
