@@ -481,9 +481,8 @@ def test_such_a_claim_ends_before_a_job_that_needs_a_look(
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     ("limit", "change"),
-    [(0, {"paused": True}), (0, {"throttle_limit": 1}), (9, {"paused": True}),
-     (9, {"throttle_limit": 0})],
-)  # fmt: skip
+    [(0, {"throttle_limit": 1}), (9, {"paused": True}), (9, {"throttle_limit": 0})],
+)
 def test_such_a_claim_sees_what_became_of_the_queue(
     worker: Worker, limit: float, change: dict[str, Any]
 ) -> None:
@@ -610,8 +609,7 @@ def responses(jobs: list[Job], **values: Any) -> list[IncomingAnswer]:
     ]
 
 
-@pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("handled", [False, True])
+@pytest.mark.parametrize(("number", "handled"), [(1, False), (3, True)])
 def test_responses_settle_the_jobs_that_wait_for_them(
     worker: Worker, number: int, handled: bool
 ) -> None:

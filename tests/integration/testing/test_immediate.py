@@ -20,25 +20,19 @@ def outcome_of(job: Job) -> str:
     return job.outcome
 
 
-def test_a_job_has_run_when_enqueue_returns() -> None:
+def test_a_job_has_run_when_enqueue_returns_until_the_block_ends() -> None:
     with testing.immediate():
         job = hipq.enqueue("echo", 7)
         assert outcome_of(job) == "succeeded"
 
     assert job.result == 7
+    assert outcome_of(hipq.enqueue("echo")) == "NONE"
 
 
 def test_many_have_run_when_enqueue_many_returns() -> None:
     with testing.immediate():
         jobs = hipq.enqueue_many([hipq.NewJob("echo", 1), hipq.NewJob("echo", 2)])
         assert [outcome_of(job) for job in jobs] == ["succeeded"] * 2
-
-
-def test_after_the_block_jobs_wait_again() -> None:
-    with testing.immediate():
-        pass
-
-    assert outcome_of(hipq.enqueue("echo")) == "NONE"
 
 
 def test_what_a_job_enqueues_runs_after_it(declare: Declare) -> None:
@@ -67,12 +61,6 @@ def test_what_is_for_later_or_waits_for_an_answer_stays(declare: Declare) -> Non
     testing.assert_waiting(later)
     assert outcome_of(asked) == "NONE"
     assert asked.is_awaiting_answer
-
-
-def test_a_chain_runs_to_its_end() -> None:
-    with testing.immediate():
-        jobs = hipq.chain(hipq.NewJob("echo", 1), hipq.NewJob("echo", 2))
-        assert [outcome_of(job) for job in jobs] == ["succeeded"] * 2
 
 
 def test_what_follows_a_job_runs_after_it_with_its_result(declare: Declare) -> None:
