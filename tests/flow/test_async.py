@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.exceptions import SynchronousOnlyOperation
 
 from hipq_django import flow
 from hipq_django.flow import testing
@@ -16,7 +15,7 @@ from hipq_django.flow.models import Graph, LogEntry
 from hipq_django.flow.runs.unread import PAGE_SIZE
 from hipq_django.models import Job
 from tests.declaring import Declare
-from tests.testapp.flows import CodeError, Script
+from tests.testapp.flows import CodeError
 
 pytestmark = pytest.mark.django_db
 
@@ -152,17 +151,6 @@ def test_the_kit_runs_nodes_in_async_code(node: flow.Node) -> None:
 
     in_loop(code)
     assert list(node.outputs["out"]) == [2, 4]
-
-
-@pytest.mark.parametrize("queued", [True, False])
-def test_the_kit_raises_what_the_code_of_a_node_raises(queued: bool, script: Script) -> None:
-    async def perform(run: Any) -> None:
-        run.node.outputs["out"].write(1)
-
-    script.perform = perform
-    node = flow.start("t.scripted", outputs={"out": {}})
-    with pytest.raises(SynchronousOnlyOperation):
-        testing.drain() if queued else testing.run_inline(node)
 
 
 # In a run
@@ -314,25 +302,3 @@ def test_a_run_spawns_in_async_code(component: Any) -> None:
     testing.drain()
 
     assert sorted(node.children) == ["one", "two"]
-
-
-def test_ports_of_a_node_in_async_code(node: flow.Node) -> None:
-    async def code() -> None:
-        assert [name async for name in node.inputs] == ["number"]  # type: ignore[attr-defined]  # of ports, not of all mappings
-
-    in_loop(code)
-
-
-def test_a_loop_over_messages_of_a_parent(component: Any) -> None:
-    async def code(self: flow.Component) -> None:
-        parent = await self.aparent()
-        assert parent is not None
-        port = await parent.outputs.aget("x")  # type: ignore[attr-defined]  # of ports, not of all mappings
-        assert [value async for value in port] == [1]
-
-    parent = flow.start("flow.placeholder", run=False)
-    parent.outputs["x"].write(1)
-    node = component(code)
-    parent.adopt(node, "child")
-    node.run()
-    testing.drain()

@@ -92,21 +92,6 @@ def test_a_run_that_has_written_much_leaves_the_rest_to_the_next(
     assert list(node.outputs["out"]) == [text(n, 30_000) for n in range(10)]
 
 
-@pytest.mark.parametrize("component", ["flow.connect", "flow.set_default"])
-def test_a_standard_component_leaves_the_rest_to_the_next_run(
-    component: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "MAX_VOLUME", 3 * LARGE)
-    node = flow.start(component, run=False)
-    given = [text(n) for n in range(5)]
-    node.inputs["in"].write_many(given)
-    testing.drain()
-
-    read = list(node.outputs["out"])
-    assert read == given or node.outputs["out"].default == given[-1]
-    assert not node.inputs["in"].size
-
-
 @pytest.mark.parametrize("taken", [[2], [*range(FIRST_PAGE + 1)]], ids=["one", "all"])
 def test_large_messages_that_somebody_takes_meanwhile_are_passed_over(
     script: Script, taken: list[int]

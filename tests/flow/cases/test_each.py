@@ -48,15 +48,6 @@ def test_case_100_a_default_fills_in(default: Any) -> None:
     assert result(node, a=[1, 2]) == [[1, default], [2, default]]
 
 
-def test_case_100_a_default_on_some_does_nothing() -> None:
-    node = pairs(b={"default": 7})
-
-    assert result(node) == []
-    node.run()
-    testing.drain()
-    assert node.status == "completed"
-
-
 def test_case_100_all_defaults_count_once() -> None:
     node = pairs(a={"default": 1}, b={"default": 2})
     for _ in range(3):
@@ -111,18 +102,6 @@ def test_case_100_data_come_before_defaults() -> None:
 
     assert result(node, a=[9]) == [[9, 2]]
     assert node.outputs["out"].default == [1, 2]
-
-
-def test_case_100_without_names_nothing_happens() -> None:
-    @flow.component("t.no_names")
-    class NoNames(flow.Component):
-        def perform(self) -> None:
-            for _ in self.each():
-                raise AssertionError
-
-    node = flow.start(NoNames)
-    testing.drain()
-    assert node.status == "completed"
 
 
 @flow.component("t.small_batches", batch=3)

@@ -360,14 +360,3 @@ def test_a_tree_is_deleted_when_the_last_one_below_it_is_terminated() -> None:
     testing.drain()
 
     assert not flow.Node.objects.exists()
-
-
-def test_a_node_is_ended_by_force_without_its_code(recorder: Start) -> None:
-    node = recorder("suspend")
-    testing.due(node)
-    node.terminate(force=True)
-    testing.drain()
-
-    assert Recorder.calls == []
-    assert node.status == "terminated"
-    assert Job.objects.get().outcome == "cancelled"

@@ -29,17 +29,6 @@ def test_case_022(status: str) -> None:
     assert testing.due(node) == 1
 
 
-def test_case_022_while_it_runs() -> None:
-    node = in_status("running")
-
-    assert node.run() == node
-    assert node.status == "running"
-    assert testing.due(node) == 1
-    hipq.complete("t.asks", "question-why", "because")
-    testing.drain()
-    assert node.status == "suspended"  # by one more run, which has found nothing
-
-
 @pytest.mark.parametrize("status", ["failed", "terminating", "terminated"])
 def test_case_023(status: str) -> None:
     node = in_status(status)
@@ -137,12 +126,8 @@ LATER: dict[str, Callable[[flow.Node], Any]] = {"later": lambda node: node.run(w
 
 
 @pytest.mark.parametrize("ask", NOW_AND_LATER)
-@pytest.mark.parametrize(
-    "status",
-    ["suspended", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("completed", "queued"))],
-)
-def test_a_run_now_and_a_later_one_that_are_asked_for_together(status: str, ask: str) -> None:
-    node = in_status(status)
+def test_a_run_now_and_a_later_one_that_are_asked_for_together(ask: str) -> None:
+    node = in_status("suspended")
     node.state.set(perform=[])
     NOW_AND_LATER[ask](node)
     testing.drain()
@@ -273,16 +258,6 @@ def test_case_032_failed() -> None:
     testing.drain()
 
     assert (Recorder.calls, node.status) == (["perform"], "completed")
-
-
-def test_case_032_terminated() -> None:
-    node = in_status("queued")
-    assert testing.due(node) == 1
-    node.terminate()
-    testing.drain()
-
-    assert Recorder.calls == ["shutdown"]
-    assert node.status == "terminated"
 
 
 def test_case_032_running(recorder: Start) -> None:

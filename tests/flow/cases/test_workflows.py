@@ -50,13 +50,6 @@ class Power(flow.Component):
         pass
 
 
-@flow.component("g.longer")
-def longer(value: Any) -> Any:
-    """Make the row longer, or tell the number that is asked for."""
-    row, n = value["data"], value["n"]
-    return {"result": row[n - 1]} if len(row) >= n else {"data": [*row, sum(row[-2:])]}
-
-
 EMPTY: dict[str, Any] = {"nodes": {}}
 ADD_UP = {
     "nodes": {"total": {"component": "g.total"}},
@@ -312,62 +305,3 @@ def test_g22_a_node_has_the_options_of_ports_that_the_spec_gives() -> None:
 
     assert graph.status == "completed"
     assert graph.children["inner"].inputs["mine"].default == 123
-
-
-# Their edges
-
-
-# Fibonacci's numbers, where two paths meet
-
-
-def fibonacci(step: dict[str, Any]) -> dict[str, Any]:
-    """Return the graph of the original: `n` and the row come together in `object`.
-
-    The row that was made last is the default of `wait`, so the next number goes on from there.
-    """
-    return {
-        "nodes": {
-            "ask": {"component": "flow.connect"},
-            "keep_n": {"component": "flow.set_default"},
-            "keep_row": {"component": "flow.set_default"},
-            "wait": {"component": "flow.wait", "inputs": {"in": {"default": [1, 1]}}},
-            "object": {"component": "flow.object", "inputs": {"data": {}, "n": {}}},
-            "step": step,
-            "choose": {"component": "flow.key_value", "outputs": {"data": {}, "result": {}}},
-        },
-        "edges": [
-            "ask.out -> keep_n.in",
-            "ask.out -> wait.trigger",
-            "keep_n.out -> object.n",
-            "wait.out -> object.data",
-            "object.out -> step.value",
-            "step.out -> choose.in",
-            "choose.data -> object.data",
-            "choose.data -> keep_row.in",
-            "keep_row.out -> wait.in",
-        ],
-        "inputs": {"n": "ask.in"},
-        "outputs": {"result": "choose.result"},
-    }
-
-
-def run_one_at_a_time(graph: flow.Node) -> None:
-    """Run the first node, in the order of the spec, that has something to do; until none has."""
-    nodes = list(graph.children.values())
-    while due := [node for node in nodes if testing.due(node)]:
-        testing.run_inline(due[0], queue=False)
-
-
-def test_fibonaccis_numbers_as_the_original_makes_them() -> None:
-    spec = fibonacci({"component": "g.longer"})
-    graph = flow.start(spec)
-    found = []
-    for n in range(1, 5):
-        graph.inputs["n"].write(n)
-        run_one_at_a_time(graph)
-        found += list(graph.outputs["result"])
-    assert found == [1, 1, 2, 3]
-
-    alone = flow.start(spec, data={"n": [3]})
-    run_one_at_a_time(alone)
-    assert list(alone.outputs["result"]) == [2]

@@ -56,19 +56,6 @@ def test_a_node_that_vanished_gets_and_gives_nothing_any_more(removed: dict[str,
     assert flow.get(gone.pk).parent is None
 
 
-def test_a_node_that_came_again_is_the_only_one_that_gets_messages() -> None:
-    graph = flow.start(TWICE)
-    gone = graph.children["two"]
-    graph.apply(FIRST)
-    graph.apply(TWICE)
-    graph.inputs["number"].write(1)
-    testing.drain()
-
-    assert list(graph.outputs["result"]) == [4]
-    assert gone.inputs["number"].size == 0
-    assert Connection.objects.count() == 3
-
-
 def test_nodes_that_vanished_together_stay_connected_with_each_other() -> None:
     graph = flow.start(TWICE)
     one, two = graph.children.values()
@@ -179,19 +166,6 @@ def test_a_misspelt_in_port_of_a_graph_is_unknown_unless_it_may_have_any(
     assert list(graph.inputs) == ["number", *(["numbre"] if options else [])]
     with nullcontext() if options else pytest.raises(flow.UnknownPortError, match="'numbre'"):
         flow.start(TWICE, data={"numbre": [1]}, **options)
-
-
-def test_ports_of_a_graph_in_a_graph_follow() -> None:
-    flow.graph("t.twice", TWICE)
-    graph, inner = started("t.twice", inputs={"number": {"channels": ["/a"]}})
-    graph.apply(of("t.twice", inputs={"number": {"channels": ["/b"]}}))
-    assert inner.inputs["number"].channels == ["/b"]
-    graph.apply(of("t.twice"))
-
-    assert inner.inputs["number"].channels == []
-    inner.inputs["number"].write(1)
-    testing.drain()
-    assert list(inner.outputs["result"]) == [4]
 
 
 @pytest.mark.parametrize("changed", ["args", "job", "inputs"])

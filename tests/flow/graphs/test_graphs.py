@@ -24,46 +24,6 @@ TWICE = {
 }
 
 
-@flow.component("t.fib_first")
-def fib_first(n: Any) -> Any:
-    """Begin."""
-    return {"data": [1, 1], "n": n}
-
-
-@flow.component("t.fib_step")
-def fib_step(x: Any) -> Any:
-    """Make one step, or tell the result."""
-    (one, two), n = x["data"], x["n"]
-    if n <= 2:
-        return {"result": two}
-    return {"again": {"data": [two, one + two], "n": n - 1}}
-
-
-FIBONACCI = {
-    "nodes": {
-        "first": {"component": "t.fib_first"},
-        "step": {"component": "t.fib_step"},
-        "choose": {"component": "flow.key_value", "outputs": {"again": {}, "result": {}}},
-    },
-    "edges": ["first.out -> step.x", "step.out -> choose.in", "choose.again -> step.x"],
-    "inputs": {"n": "first.n"},
-    "outputs": {"result": "choose.result"},
-}
-
-
-def test_fibonacci() -> None:
-    node = flow.start(FIBONACCI)
-    for n in range(1, 9):
-        node.inputs["n"].write(n)
-    testing.drain(timeout=60)
-
-    assert sorted(node.outputs["result"]) == [1, 1, 2, 3, 5, 8, 13, 21]
-    node.inputs["n"].write(6)
-    testing.drain(timeout=60)
-    assert list(node.outputs["result"]) == [8]
-    assert node.status == "completed"
-
-
 def test_a_graph_is_started_by_its_name() -> None:
     flow.graph("t.twice", TWICE)
     node = flow.start("t.twice", alias="twice", on_conflict="return")
@@ -75,10 +35,8 @@ def test_a_graph_is_started_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [
-        (None, TWICE, "graph None: the name must be text"),
         ("", TWICE, "graph '': the name must be text"),
         ("t.double", TWICE, "job type, or component, of instance 'default' has this name"),
-        ("echo", TWICE, "job type, or component, of instance 'default' has this name"),
         ("t.twice", {"nodes": {}}, "'t.twice' is declared twice in instance 'default'"),
     ],
 )

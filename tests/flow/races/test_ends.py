@@ -6,23 +6,21 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry as AdminLogEntry
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection
 
 import hipq_django as hipq
-from hipq_django import flow, transitions
+from hipq_django import flow
 from hipq_django.api import finishing
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
-from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import State
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
-from hipq_django.models import Attempt, Batch, Job
+from hipq_django.models import Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
@@ -241,17 +239,7 @@ def time_out(run: Job) -> None:
     FlowWorker().work()
 
 
-def lose_deciders(run: Job) -> None:
-    """Its policy is asked by workers that die of it."""
-    now = clock.now("default")
-    with transaction.atomic():
-        [job] = locked(Job.objects.filter(pk=run.pk))
-        transitions.fail([job], Attempt.Kind.TIMED_OUT, {job.pk: "as asked"}, now, "default")
-        for _ in range(MAX_LOSSES):
-            transitions.lose_decisions([job], now, "default")
-
-
-@pytest.mark.parametrize("end", [cancel, time_out, lose_deciders])
+@pytest.mark.parametrize("end", [cancel, time_out])
 @decided_by("runs.dispatching.wake", without=nothing)
 def test_a_run_ends_otherwise_than_by_its_worker(
     holds: bool, end: Callable[[Job], None], dispatch: Callable[[], int]
@@ -546,7 +534,7 @@ def booked(node: flow.Node) -> tuple[int, int, int]:
 
 @pytest.fixture
 def finishing_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let it wait for one second; how long it waits in earnest has a test of its own."""
+    """Let it wait for one second."""
     monkeypatch.setattr(finishing, "LOCK_SECONDS", 1)
     monkeypatch.setattr(ending, "LOCK_SECONDS", 1)
 
@@ -574,20 +562,3 @@ def test_a_run_that_finishes_is_put_back_where_others_hold_what_it_needs(
     hipq.run_now(job_of(node))
     worker.run_until_idle()
     assert booked(node) == (1, 0, 1)
-
-
-@pytest.mark.postgres
-def test_finishing_waits_for_five_seconds_at_most(worker: FlowWorker, script: Script) -> None:
-    """Statements of the block by the server's bound, rows that are passed over by the code's."""
-    bounds: list[Any] = []
-
-    def perform(run: Any) -> None:
-        with run.finishing(), connection.cursor() as cursor:
-            cursor.execute("SHOW lock_timeout")
-            bounds.extend(cursor.fetchone())
-
-    script.perform = perform
-    flow.start("t.scripted")
-    worker.run_until_idle()
-
-    assert (bounds, vars(ending)["LOCK_SECONDS"]) == (["5s"], 5)

@@ -127,25 +127,6 @@ def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
         forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
 
 
-def ask_for_a_table_that_is_not_there() -> None:
-    """Raise `OperationalError` on SQLite, without a code; `ProgrammingError` on PostgreSQL."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT * FROM no_such_table")
-
-
-def test_a_query_of_the_code_that_fails_on_a_sound_connection_is_no_outage(
-    script: Script, worker: FlowWorker
-) -> None:
-    """It is tried again as `retry` says, and then the node has failed, with what it was."""
-    script.perform = lambda run: ask_for_a_table_that_is_not_there()
-    node = flow.start("t.scripted")
-    worker.run_until_idle()
-
-    assert node.status == "failed"
-    assert Job.objects.get().attempts.count() == 2
-    assert "Error: " in str(flow.get(node.pk).error)
-
-
 def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
     node = flow.start(Double, run=False)
     with transaction.atomic():
@@ -187,10 +168,7 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
 
 IN_VAIN: dict[str, tuple[dict[str, Any], str]] = {
     "priority": ({"job": {"priority": "high"}}, "InvalidJobError: priority 'high'"),
-    "typo": ({"dat": {}}, "UnknownOptionError: flow.start: unknown option 'dat', did you mean"),
-    "parent": ({"parent": None}, "FlowError: self.spawn: 'child' is spawned below node"),
     "message": ({"data": {"number": [object()]}}, "FlowError: self.spawn: its options are not"),
-    "type": ({"data": {"number": ["text"]}}, "PortTypeError: port 'number' takes int"),
 }
 
 

@@ -22,7 +22,7 @@ from hipq_django.transitions.values import Persisted, Result
 from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing
 from tests.job_life.actors import COMMIT, END
-from tests.job_life.steps import Step, Steps
+from tests.job_life.steps import Steps
 from tests.testapp.flows import Double, Recorder, Sum
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
@@ -239,8 +239,7 @@ def test_a_child_is_spawned_while_its_doomed_tree_is_terminated(holds: bool, ste
     assert (node.children["child"].status == "terminating") == holds
 
 
-def loser_of_an_alias(steps: Steps) -> Step:
-    """Let two nodes take the same alias; return who does not get it."""
+def test_an_alias_is_taken_by_two(steps: Steps) -> None:
     first, second = flow.start(Double, run=False), flow.start(Double, run=False)
     refusals = (flow.AliasTakenError, Alias.MultipleObjectsReturned)
     adding = [
@@ -248,12 +247,7 @@ def loser_of_an_alias(steps: Steps) -> Step:
         for node, until in ((first, COMMIT), (second, END))
     ]
     end_all(steps)
-    [refused] = [step for step in adding if step.refusal]
-    return refused
-
-
-def test_an_alias_is_taken_by_two(steps: Steps) -> None:
-    refusal = loser_of_an_alias(steps).refusal
+    [refusal] = [step.refusal for step in adding if step.refusal]
 
     assert isinstance(refusal, flow.AliasTakenError)
     assert flow.get("shop") == refusal.node
@@ -356,32 +350,17 @@ class SetsItsParent(flow.Component):
         self.parent.state.set(of=self.node.name)
 
 
-def child_that_vanishes() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
-    """Return a graph, the root of its tree, and a spec without a child that is older than it."""
+@decided_by("graphs.applying.lock_tree", without=nothing)
+def test_a_graph_is_changed_while_its_tree_is_terminated(holds: bool, steps: Steps) -> None:
+    """A child that vanishes is older than the graph: it was adopted."""
     child = flow.start(Double, run=False)
     graph = flow.start({"nodes": {"old": {"component": "t.double", "init": child.pk}}})
-    return graph, graph, {"nodes": {}}
-
-
-def node_that_is_adopted() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
-    """Return a graph, the older root of its tree, and a spec with one more node."""
-    root, orphan = flow.start(Double, run=False), flow.start(Double, run=False)
-    spec = {"nodes": {"new": {"component": "t.double", "init": orphan.pk}}}
-    return root.spawn("graph", {"nodes": {}}), root, spec
-
-
-@decided_by("graphs.applying.lock_tree", without=nothing)
-@pytest.mark.parametrize("made", [child_that_vanishes, node_that_is_adopted])
-def test_a_graph_is_changed_while_its_tree_is_terminated(
-    made: Callable[[], tuple[flow.Node, flow.Node, dict[str, Any]]], holds: bool, steps: Steps
-) -> None:
-    graph, root, spec = made()
-    applying = steps.begin("apply", lambda: graph.apply(spec), 'update "hipq_flow_node"')
-    steps.begin("terminate", lambda: root.terminate(recursive=True), END)
+    applying = steps.begin("apply", lambda: graph.apply({"nodes": {}}), 'update "hipq_flow_node"')
+    steps.begin("terminate", lambda: graph.terminate(recursive=True), END)
     if holds:
         end_all(steps)
-        assert sorted(graph.children) == sorted(spec["nodes"])
-        assert {root.status, graph.status} == {"terminating"}
+        assert graph.children == {}
+        assert {graph.status, child.status} == {"terminating"}
     else:
         with pytest.raises(AssertionError, match="deadlock"):
             steps.go_on(applying, END)
@@ -431,16 +410,6 @@ def test_an_answer_overtakes_the_end_of_its_run(
     assert Recorder.calls == ["perform", "yes", *([] if waits else ["perform"])]
     assert list(node.outputs["out"]) == ([1, "yes"] if waits else ["yes", 1])
     assert (node.status, node.inputs["x"].size) == ("completed", 0)
-
-
-def test_an_answer_comes_before_its_run_has_asked(worker: FlowWorker) -> None:
-    """It is kept, and taken as soon as the run says what it waits for."""
-    node = flow.start(Overtaken, args=[True], data={"x": [1]})
-    assert answer().status == "early"
-    worker.run_until_idle()
-
-    assert Recorder.calls == ["perform", "yes"]
-    assert list(node.outputs["out"]) == [1, "yes"]
 
 
 def all_are_ours(

@@ -64,8 +64,8 @@ def test_each_endpoint_needs_no_other_permission(user_with: Callable[..., Api]) 
 
 @pytest.mark.parametrize(
     "cookies",
-    [{}, {"sessionid": "forged"}, {"sessionid": "x" * 32}, {"sessionid": "\xff;="}],
-    ids=["anonymous", "forged", "unknown", "odd"],
+    [{}, {"sessionid": "forged"}],
+    ids=["anonymous", "forged"],
 )
 def test_nobody_who_is_known_is_401(
     node: flow.Node, settings: Settings, cookies: dict[str, str]
@@ -203,8 +203,6 @@ def test_a_session_needs_the_csrf_token(node: flow.Node, user_with: Callable[...
     [
         ("POST", "application/json; charset=utf-8", 200),
         ("POST", "text/plain", 415),
-        ("POST", "application/x-www-form-urlencoded", 415),
-        ("POST", "multipart/form-data", 415),
         ("POST", "", 415),
         ("DELETE", "text/plain", 415),
         ("DELETE", "", 409),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from pytest_django.live_server_helper import LiveServer
 
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
@@ -218,48 +216,3 @@ def send(api: Api, method: str, path: str, body: bytes) -> None:
         if response.status_code == 404 and response["Content-Type"].startswith("text/html"):
             return  # no address of flows
         check(response.status_code, response.content, before)
-
-
-# Over a real connection
-
-
-def exchange(
-    url: str, method: str, path: str, body: bytes, headers: dict[str, str]
-) -> tuple[int, bytes]:
-    """Send a request over HTTP; return status and content of the reply."""
-    target = urlsplit(url)
-    connection = HTTPConnection(str(target.hostname), target.port, timeout=30)
-    try:
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
-
-
-def logged_in() -> dict[str, str]:
-    """Return the headers of who may do all."""
-    token = "a" * 32
-    session = Api(*PERMISSIONS).client.cookies["sessionid"].value
-    cookies = f"sessionid={session}; csrftoken={token}"
-    return {"Cookie": cookies, "X-CSRFToken": token, "Content-Type": "application/json"}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_real_server_never_fails(live_server: LiveServer) -> None:
-    headers = logged_in()
-    before = everything()
-
-    def send_odd(body: bytes, **odd: str) -> int:
-        odd_headers = {**headers, **{name.replace("_", "-"): text for name, text in odd.items()}}
-        status, content = exchange(live_server.url, "POST", "/flow/nodes", body, odd_headers)
-        check(status, content, before)
-        return status
-
-    for body in (b"", b"\xff", b"[" * 100_000, b"{}", b"x" * 2_000_000):
-        send_odd(body)
-        send_odd(body, Content_Type="multipart/form-data")
-        assert send_odd(body, X_CSRFToken="no") in (403, 413)
-        assert send_odd(body, Cookie="sessionid=forged") == 401
-    for length in ("-1", "0", "1", "1,1", "x"):
-        send_odd(b"{}", Content_Length=length)
