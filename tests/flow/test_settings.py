@@ -37,11 +37,9 @@ def test_a_function_is_given_or_named(settings: Settings, given: Any) -> None:
     [
         ("API_USER", 5, "is 5. Give a function"),
         ("API_USER", "no.such", "'no.such' cannot be imported: No module named 'no'"),
-        ("API_USER", "hipq_django.flow.settings.LOGS", "Give a function"),
         ("PUBLIC_JOBS", "ship", "is 'ship'. Give a list of names"),
         ("LOG", "much", "Give 'errors', 'all' or 'none'."),
         ("MAX_DEPTH", 0, "is 0. Give a whole number of at least 1."),
-        ("MAX_MESSAGE_BYTES", "1 MB", "Give a whole number of at least 100."),
         ("LOG_RETENTION_DAYS", -1, "Give a number from 0 to 36,500."),
         ("API_USR", None, "unknown option 'API_USR', did you mean 'API_USER'?"),
     ],

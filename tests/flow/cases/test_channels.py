@@ -238,13 +238,6 @@ def test_case_096() -> None:
     assert [node.inputs["number"].peek(2) for node in (deep, above, other)] == [[5], [5], []]
 
 
-def test_a_port_on_two_levels_gets_two_copies(node: flow.Node) -> None:
-    node.inputs["number"].channels = ["/n", "/n/c", "/"]
-    flow.publish("/n/c", 5)
-
-    assert node.inputs["number"].peek(9) == [5, 5, 5]
-
-
 def test_case_097(node: flow.Node) -> None:
     gone = flow.start(Sum, inputs={"number": {"channels": ["/n"]}}, run=False)
     gone.terminate()

@@ -37,23 +37,19 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         r"run_port = flow\.In\(name=\"run\"\)",
     ),
     "port twice": (with_ports(a=flow.In(name="x"), b=flow.In(name="x")), {}, "in-port 'x' twice"),
-    "name of a port": (with_ports(a=flow.In(name="no name")), {}, "port name 'no name': use let"),
     "type of a port": (with_ports(a=flow.In(set)), {}, "type 'set' is none of JSON's"),
     "option of a port": (with_ports(a=flow.In(defualt=1)), {}, "'defualt', did you mean 'default'"),
     "default of a port": (with_ports(a=flow.In(int, default="1")), {}, "port 'a' takes int"),
     "no perform": (type("NoPerform", (flow.Component,), {}), {}, r"needs to be a flow\.Component"),
-    "no component": (type("No", (), {"perform": perform}), {}, r"needs to be a flow\.Component"),
     "async function yields": (yields_later, {}, "the function is async and yields"),
     "function of many": (all_of_them, {}, "parameter 'xs' cannot be given by its name"),
     "runaway": (None, {"runaway": "terminat"}, "runaway=.*did you mean 'terminate'"),
     "wake_parent": (None, {"wake_parent": "change"}, "wake_parent=.*did you mean 'changes'"),
     "batch": (None, {"batch": 0}, "batch=.*give a number from 1 to 1,000,000"),
-    "batch of a flag": (None, {"batch": True}, "batch=.*give a number from 1 to 1,000,000"),
     "runs": (None, {"runs_per_minute": 1.5}, "runs_per_minute=.*give a number from 1 to"),
     "public": (None, {"public": "no"}, "public=.*give True or False"),
     "unique": (None, {"unique": True}, "unique=.*is not for components"),
     "misspelt": (None, {"publik": 1}, r"unknown option 'publik', did you mean 'public'\?"),
-    "misspelt, of jobs": (None, {"retyr": 1}, r"unknown option 'retyr', did you mean 'retry'\?"),
 }  # fmt: skip
 
 
@@ -74,14 +70,6 @@ def test_a_name_is_declared_once() -> None:
 def test_ports_of_nodes_are_not_given_misspelt_options() -> None:
     with pytest.raises(flow.InvalidPortError, match="unknown option 'type_', did you mean 'type'"):
         flow.start("t.add", inputs={"x": {"type_": "int"}})
-
-
-def test_a_component_has_a_name() -> None:
-    with pytest.raises(hipq.InvalidJobTypeError, match="component has no name"):
-
-        @flow.component  # type: ignore[arg-type]  # what is refused
-        def code(x: Any) -> Any:
-            return x
 
 
 @flow.component("t.sorts", outs=["*"])

@@ -97,13 +97,6 @@ def test_case_100_true_is_not_one(before: Any, after: Any) -> None:
     assert json.dumps(node.outputs["out"].default) == json.dumps([after, 2])
 
 
-def test_case_100_data_come_before_defaults() -> None:
-    node = pairs(a={"default": 1}, b={"default": 2})
-
-    assert result(node, a=[9]) == [[9, 2]]
-    assert node.outputs["out"].default == [1, 2]
-
-
 @flow.component("t.small_batches", batch=3)
 def small_batches(x: Any) -> Any:
     """Make way often."""

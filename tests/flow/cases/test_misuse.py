@@ -72,18 +72,9 @@ RETURNED: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"args": [1]},
         "startup returned hipq_django.WAIT, but only",
     ),
-    "function": (
-        waiting_function,
-        {"data": {"x": [1]}},
-        "is a function and returned hipq",
-    ),
-    "yielded": (
-        waiting_generator,
-        {"data": {"x": [1]}},
-        "is a function and returned hipq",
-    ),
+    "function": (waiting_function, {"data": {"x": [1]}}, "is a function and returned hipq"),
+    "yielded": (waiting_generator, {"data": {"x": [1]}}, "is a function and returned hipq"),
     "dict": (Returns, {"args": [{"a": 5}]}, "returned {'a': 5}; write results to out-ports"),
-    "False": (Returns, {"args": [False]}, "returned False; write results"),
     "no on_response": (Returns, {}, "returned WAIT, but it has no method on_response"),
     "twice": (WaitsTwice, {}, "on_response returned WAIT, but the answer has come"),
 }

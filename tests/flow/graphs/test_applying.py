@@ -12,7 +12,6 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.models import Connection, Node, NodePort
-from hipq_django.flow.values import as_text
 
 pytestmark = pytest.mark.django_db
 
@@ -166,20 +165,6 @@ def test_a_misspelt_in_port_of_a_graph_is_unknown_unless_it_may_have_any(
     assert list(graph.inputs) == ["number", *(["numbre"] if options else [])]
     with nullcontext() if options else pytest.raises(flow.UnknownPortError, match="'numbre'"):
         flow.start(TWICE, data={"numbre": [1]}, **options)
-
-
-@pytest.mark.parametrize("changed", ["args", "job", "inputs"])
-def test_true_in_place_of_1_is_a_change(changed: str) -> None:
-    def given(one: Any) -> dict[str, Any]:
-        return {"args": [one], "job": {"data": {"x": one}}, "inputs": {"y": {"default": one}}}
-
-    graph, child = started("t.recorder", **given(1))
-    wanted = given(1) | {changed: given(True)[changed]}
-    graph.apply(of("t.recorder", **wanted))
-
-    row = Node.objects.get(pk=child.pk)
-    assert as_text([row.args, row.job_options]) == as_text([wanted["args"], wanted["job"]])
-    assert (child.inputs["y"].default is True) == (changed == "inputs")
 
 
 # Nodes that are adopted

@@ -138,21 +138,6 @@ def test_delay_hands_on_so_long_after_it_came(waits: bool) -> None:
     assert list(node.outputs["out"]) == ["a", "b"]
 
 
-def test_a_value_waits_for_a_delay_of_its_own() -> None:
-    node = flow.start("flow.delay", data={"delay": [0], "in": ["a", "b", "c"]})
-    testing.drain()
-    assert list(node.outputs["out"]) == ["a"]
-    assert node.status == "suspended"
-    node.inputs["delay"].write_many([60, 0])
-    testing.drain()
-    assert list(node.outputs["out"]) == ["c"]
-    with hipq.testing.travel(seconds=61):
-        testing.drain()
-
-    assert list(node.outputs["out"]) == ["b"]
-    assert node.status == "completed"
-
-
 def test_a_delay_that_never_ends_is_refused_where_it_is_taken() -> None:
     node = flow.start("flow.delay", data={"in": ["a"], "delay": [60]})
     testing.drain()
@@ -343,14 +328,6 @@ def test_a_message_of_which_too_much_would_be_made_is_refused_before(
     assert TOO_MUCH in str(refused.value)
     assert node.status == "failed"
     assert node.inputs["in"].size == 1
-
-
-def test_the_components_are_told_as_data() -> None:
-    told = {component["name"]: component for component in flow.components()}
-
-    assert told["flow.join"]["inputs"]["sep"]["default"] == ","
-    assert told["flow.join"]["description"] == "Join texts into one."
-    assert told["flow.join"]["public"]
 
 
 # jq

@@ -220,15 +220,6 @@ def test_messages_are_published(api: Api) -> None:
     assert node.inputs["number"].size == 2
 
 
-def test_entries_are_logged_with_their_context(api: Api) -> None:
-    api.post("log", entry="by hand", context={"user": "ann"})
-    api.post("log", entry={"what": [1]})
-
-    first, second = LogEntry.objects.order_by("pk")
-    assert (first.entry["message"], first.entry["user"]) == ("by hand", "ann")
-    assert second.entry["what"] == [1]
-
-
 def test_messages_carry_the_context_of_a_body(api: Api) -> None:
     node = flow.start(Sum, run=False)
     path = f"nodes/{node.pk}/inputs/number"
