@@ -106,7 +106,7 @@ def test_an_edge_that_passes_a_layer_runs_below_the_boxes() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["<script>", '"><b>', "a&b", "\x00\x1b", "\ud800"])
+@pytest.mark.parametrize("text", ['"><b>&', "\x00\ud800"])
 def test_names_are_escaped(text: str) -> None:
     svg = draw([Box("k", text, text, text, text, [Mark(text, text)], [], text)], [], text)
 

@@ -277,16 +277,13 @@ def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptur
     assert CARD not in caplog.text
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_a_target_that_refuses_the_value(
-    waits: bool, script: Script, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also when the run has waited for an answer since, which may be in another process."""
+def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    """The run has waited for an answer since, which may be in another process."""
 
     def perform(run: Any) -> Any:
         run.out.write({"card": run.item.read()["card"]})
         run.job.set_key("waits")
-        return hipq.WAIT if waits else None
+        return hipq.WAIT
 
     script.perform = perform
     node = flow.start(Scripted, data={"item": [{"card": CARD}]}, run=False)
@@ -296,9 +293,8 @@ def test_a_target_that_refuses_the_value(
     node.run()
     testing.drain(errors=False)
     script.perform = None
-    if waits:
-        hipq.complete("t.scripted", "waits")
-        testing.drain(errors=False)
+    hipq.complete("t.scripted", "waits")
+    testing.drain(errors=False)
 
     stored = all_that_is_stored(node)
     assert "PortTypeError" in stored

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry as AdminLogEntry
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError, connection
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.api import finishing
 from hipq_django.conf.instances import get_instance
-from hipq_django.database.errors import is_locked_out
 from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.domain.states import State
@@ -469,36 +468,6 @@ class EachAfterAnswer(flow.Component):
             if x == 2 and len(Recorder.seen) <= self.args[0]:
                 raise CodeError(response)
             self.out.write(x)
-
-
-@pytest.mark.postgres
-def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
-    worker: FlowWorker, session: Session
-) -> None:
-    """Not even sixty: each by itself would wait for a tenth of a second."""
-    waits = []
-
-    def count_waits(run: Any, *statement: Any) -> Any:
-        try:
-            return run(*statement)
-        except OperationalError as error:
-            waits.append(is_locked_out(error))
-            raise
-
-    nodes = [flow.start(Double, data={"number": [number]}) for number in range(60)]
-    worker.run_pass()
-    worker.execute()
-    session.begin()
-    session(lambda: connection.cursor().execute(LOCK_MESSAGES))
-
-    with connection.execute_wrapper(count_waits):
-        worker.save()
-    kept = len(worker.batch)
-    session.roll_back()
-    worker.run_until_idle()
-
-    assert (all(waits), 1 <= len(waits) < 20, kept) == (True, True, 60)
-    assert [list(node.outputs["out"]) for node in nodes] == [[2 * n] for n in range(60)]
 
 
 # Finishing waits for others, but not for long

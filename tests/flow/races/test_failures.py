@@ -13,7 +13,6 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching
-from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
 from tests.concurrency.sessions import Session
@@ -95,36 +94,30 @@ def run_once(worker: FlowWorker) -> None:
 
 @pytest.mark.postgres
 def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
-    worker: FlowWorker,
+    worker: FlowWorker, script: Script
 ) -> None:
     cuts = iter([True, False])
 
-    @flow.component("t.cut_off")
-    class CutOff(flow.Component):
-        number, out = flow.In(), flow.Out()
+    def perform(run: Any) -> None:
+        for item in run.item:
+            run.out.write(item)
+            if next(cuts, False):
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
-        def perform(self) -> None:
-            for number in self.number:
-                self.out.write(number)
-                if next(cuts, False):
-                    with connection.cursor() as cursor:
-                        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    script.perform = perform
+    node = flow.start("t.scripted", data={"item": [1, 2]})
+    worker.run_pass()
+    worker.execute()
+    connection.close()  # as a thread does between two jobs
+    worker.save()
+    job = Job.objects.get()
 
-    node = flow.start("t.cut_off", data={"number": [1, 2]})
-    try:
-        worker.run_pass()
-        worker.execute()
-        connection.close()  # as a thread does between two jobs
-        worker.save()
-        job = Job.objects.get()
-
-        assert (job.state, node.status) == ("retry", "queued")
-        assert not job.attempts.exists()
-        hipq.run_now(job)
-        worker.run_until_idle()
-        assert node.outputs["out"].peek(3) == [1, 2]
-    finally:
-        forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
+    assert (job.state, node.status) == ("retry", "queued")
+    assert not job.attempts.exists()
+    hipq.run_now(job)
+    worker.run_until_idle()
+    assert node.outputs["out"].peek(3) == [1, 2]
 
 
 def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
