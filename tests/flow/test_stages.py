@@ -366,14 +366,6 @@ def test_arguments_of_a_stage_that_do_not_fit(args: list[Any]) -> None:
     assert not flow.Node.objects.exists()
 
 
-def test_from_outside_only_public_jobs_are_enqueued(settings: Settings) -> None:
-    assert "not public" in str(flow.check(SPEC, only_public=True)[0])
-    own = {**settings.HIPQ["default"], "FLOW": {"PUBLIC_JOBS": ["charge"]}}
-    settings.HIPQ = {**settings.HIPQ, "default": own}
-
-    assert flow.check(SPEC, only_public=True) == []
-
-
 # What runs do with jobs
 
 

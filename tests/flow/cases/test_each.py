@@ -38,7 +38,8 @@ def test_case_100_partial_input_suspends() -> None:
     assert result(node, a=[1, 2, 3], b=[4]) == [[1, 4]]
     assert node.status == "suspended"
     assert node.inputs["a"].peek(9) == [2, 3]
-    assert result(node, b=[5]) == [[2, 5]]
+    assert result(node, b=[5, 6]) == [[2, 5], [3, 6]]
+    assert node.status == "completed"
 
 
 @pytest.mark.parametrize("default", [7, None, False, 0])

@@ -313,12 +313,7 @@ def is_lost(node: flow.Node, worker: FlowWorker) -> None:
     dies(worker).run_until_idle()
 
 
-def is_cancelled(node: flow.Node, worker: FlowWorker) -> None:
-    hipq.cancel(Job.objects.get(state="retry"))
-    worker.run_until_idle()
-
-
-@pytest.mark.parametrize("end", [cannot_begin, is_lost, is_cancelled])
+@pytest.mark.parametrize("end", [cannot_begin, is_lost])
 def test_messages_that_the_last_attempt_did_not_raise_at_stay_and_the_node_fails(
     end: Callable[[flow.Node, FlowWorker], None], worker: FlowWorker
 ) -> None:

@@ -23,7 +23,7 @@ from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Steps
-from tests.testapp.flows import Double, Recorder, Sum
+from tests.testapp.flows import Double, Recorder, Script, Sum
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -324,10 +324,11 @@ class PausesItsParent(flow.Component):
 
 
 def test_a_run_whose_relative_somebody_has_locked_is_ended_later(
-    session: Session, worker: FlowWorker
+    session: Session, worker: FlowWorker, script: Script
 ) -> None:
+    script.perform = lambda run: run.parent.state.set(of=run.node.name)
     parent = flow.start(Double, run=False)
-    child = parent.spawn("child", "t.sets_its_parent")
+    child = parent.spawn("child", "t.scripted")
     worker.run_pass()
     worker.execute()
     session.begin()
@@ -339,15 +340,6 @@ def test_a_run_whose_relative_somebody_has_locked_is_ended_later(
 
     assert child.status == "completed"
     assert parent.state.all() == {"busy": True, "of": "child"}
-
-
-@flow.component("t.sets_its_parent")
-class SetsItsParent(flow.Component):
-    """Sets a value of its parent."""
-
-    def perform(self) -> None:
-        assert self.parent is not None
-        self.parent.state.set(of=self.node.name)
 
 
 @decided_by("graphs.applying.lock_tree", without=nothing)
