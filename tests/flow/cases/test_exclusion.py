@@ -102,40 +102,30 @@ def test_a_run_that_is_tried_again_with_its_answer_waits_for_the_lock() -> None:
     assert Recorder.calls == ["on_response"] * 2
 
 
-@flow.component("t.locks_itself")
-class LocksItself(flow.Component):
-    """Tries to lock itself while it runs."""
-
-    def perform(self) -> None:
-        Recorder.seen.append(flow.get(self.node.pk).lock(60, retries=1))
-
-
-@flow.component("t.asked_to_run")
-class AskedToRun(flow.Component):
-    """Somebody asks it to run while it runs, again and again."""
-
-    def perform(self) -> None:
-        node = flow.get(self.node.pk)
+def test_case_044(script: Script) -> None:
+    def perform(run: flow.Component) -> None:
+        node = flow.get(run.node.pk)
         Recorder.calls.append("perform")
         if len(Recorder.calls) == 1:
             for _ in range(3):
                 node.run()
                 Recorder.seen.append((testing.due(node), node.status))
 
-
-def test_case_044() -> None:
-    flow.start(AskedToRun)
+    script.perform = perform
+    flow.start("t.scripted")
     testing.drain()
 
     assert Recorder.seen == [(1, "running")] * 3  # the one that asks
     assert Recorder.calls == ["perform"] * 2
 
 
-def test_case_045() -> None:
-    node = flow.start(LocksItself)
+def test_case_045(script: Script) -> None:
+    tokens: list[str | None] = []
+    script.perform = lambda run: tokens.append(flow.get(run.node.pk).lock(60, retries=1))
+    node = flow.start("t.scripted")
     testing.drain()
 
-    assert Recorder.seen == [None]
+    assert tokens == [None]
     assert node.lock(60) is not None
 
 

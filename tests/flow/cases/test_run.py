@@ -207,19 +207,15 @@ def test_case_029() -> None:
             verb()
 
 
-@flow.component("t.runs_itself_from_outside")
-class FromOutside(flow.Component):
-    """Somebody calls `run` while it runs."""
-
-    def perform(self) -> None:
+def test_case_030(script: Script) -> None:
+    def perform(run: flow.Component) -> None:
         Recorder.calls.append("perform")
         if len(Recorder.calls) == 1:
-            flow.get(self.node.pk).run()
-            Recorder.seen.append(flow.get(self.node.pk).status)
+            flow.get(run.node.pk).run()
+            Recorder.seen.append(flow.get(run.node.pk).status)
 
-
-def test_case_030() -> None:
-    node = flow.start(FromOutside)
+    script.perform = perform
+    node = flow.start("t.scripted")
     testing.drain()
 
     assert Recorder.calls == ["perform", "perform"]
