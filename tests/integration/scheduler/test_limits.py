@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.db import DataError, OperationalError, connection
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
@@ -41,56 +42,30 @@ def running() -> list[float]:
     return [float(job.throttle_factor) for job in jobs]
 
 
-@pytest.mark.parametrize(("factor", "number"), [(1, 10), (2.5, 4), (3, 3), (0.5, 20)])
-def test_as_many_jobs_start_as_fit_under_the_limit(factor: float, number: int, start: Any) -> None:
-    """T20."""
-    limited(10)
-    enqueue(*[factor] * 25)
-
-    start()
-
-    assert running() == [factor] * number
-
-
-def test_mixed_factors_are_summed(start: Any) -> None:
-    """T20."""
-    limited(10)
-    enqueue(4, 0.5, 3, 2.5, 0.5, 1)
-
-    start()
-
-    assert running() == [4, 0.5, 3, 2.5]
-
-
-@pytest.mark.parametrize("limit", [0, 0.999, -1])
-def test_a_limit_below_one_is_no_limit(limit: float, start: Any) -> None:
+@pytest.mark.parametrize(
+    ("limit", "factors", "started"),
+    [
+        (10, [2.5] * 25, 4),
+        (10, [3] * 5, 3),
+        (10, [0.25] * 50, 40),
+        (10, [4, 0.5, 3, 2.5, 0.5, 1], 4),
+        (10, [30, 0], 2),  # nothing holds a critical job
+        (2.5, [1, 1, 1], 2),
+        (1, [0.1] * 12, 10),  # exactly, because sums of floats are not
+        (0.999, [7] * 25, 25),  # below 1 is no limit
+        (-1, [7] * 25, 25),
+    ],
+)
+def test_as_many_jobs_start_as_fit_under_the_limit(
+    limit: float, factors: list[float], started: int, start: Any
+) -> None:
     """T20."""
     limited(limit)
-    enqueue(*[7] * 25)
+    enqueue(*factors)
 
     start()
 
-    assert len(running()) == 25
-
-
-def test_a_limit_may_be_a_fraction(start: Any) -> None:
-    """T20."""
-    limited(2.5)
-    enqueue(1, 1, 1)
-
-    start()
-
-    assert running() == [1, 1]
-
-
-def test_ten_tenths_fill_a_limit_of_one(start: Any) -> None:
-    """T20: exactly, because sums of floats are not."""
-    limited(1)
-    enqueue(*[0.1] * 12)
-
-    start()
-
-    assert running() == [0.1] * 10
+    assert running() == factors[:started]
 
 
 def test_jobs_that_wait_for_their_answer_count(start: Any) -> None:
@@ -104,37 +79,18 @@ def test_jobs_that_wait_for_their_answer_count(start: Any) -> None:
     assert running() == [1, 1]
 
 
-def test_an_answer_makes_room(start: Any) -> None:
+@pytest.mark.parametrize("end", [hipq.complete, partial(hipq.fail, error="declined")])
+def test_an_answer_makes_room(end: Callable[[str, str], Any], start: Any) -> None:
     """T21."""
     limited(1)
     for key in "abc":
         hipq.enqueue("ask", job_key=key)
     start()
 
-    hipq.complete("ask", "a")
+    end("ask", "a")
     start()
 
     assert [job.job_key for job in Job.objects.running()] == ["b"]
-
-
-def test_a_job_that_failed_makes_room(start: Any) -> None:
-    limited(1)
-    for key in "ab":
-        hipq.enqueue("ask", job_key=key)
-    start()
-
-    hipq.fail("ask", "a", error="declined")
-    start()
-
-    assert [job.job_key for job in Job.objects.running()] == ["b"]
-
-
-def test_jobs_that_return_pass_one_after_the_other() -> None:
-    """T20."""
-    limited(1)
-    enqueue(*[1] * 25, name="echo")
-
-    assert run_due_jobs() == 25
 
 
 # Critical jobs
@@ -150,15 +106,6 @@ def test_a_critical_job_runs_far_behind_a_full_backlog(start: Any) -> None:
 
     assert running() == [1] * 10 + [0, 0]
     assert {job.pk for job in critical} <= set(Job.objects.running().values_list("pk", flat=True))
-
-
-def test_critical_jobs_run_beside_a_job_heavier_than_the_limit(start: Any) -> None:
-    limited(10)
-    enqueue(30, 0)
-
-    start()
-
-    assert running() == [30, 0]
 
 
 # Heavy jobs
@@ -359,45 +306,6 @@ def test_a_queue_that_is_refilled_all_the_time_keeps_no_other_waiting() -> None:
     assert Job.objects.waiting().exists()
 
 
-def test_in_a_full_queue_a_result_that_cannot_be_stored_fails_its_job_alone() -> None:
-    limited(2)
-    jobs = enqueue(1, 1, 1, 1, name="echo")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-
-    def refuse_the_second(run: Any, sql: str, params: Any, *arguments: Any) -> Any:
-        if FINISH.search(sql) and str(jobs[1].pk) in re.findall(r"\d+", str(params[0])):
-            raise DataError("value too large")
-        return run(sql, params, *arguments)
-
-    with connection.execute_wrapper(refuse_the_second):
-        worker.run_pass()
-    for _ in jobs:
-        worker.execute()
-        worker.run_pass()
-
-    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
-    assert outcomes == ["succeeded", "failed", "succeeded", "succeeded"]
-
-
-def test_results_of_a_full_queue_that_cannot_be_written_are_kept() -> None:
-    limited(1)
-    enqueue(1, 1, name="echo")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-
-    def cut_off(*_: Any) -> None:
-        raise OperationalError("gone")
-
-    with pytest.raises(OperationalError), connection.execute_wrapper(cut_off):
-        worker.run_pass()
-    worker.run_pass()
-
-    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "running"]
-
-
 def test_a_worker_that_stops_writes_what_was_done_and_claims_nothing() -> None:
     limited(1)
     enqueue(1, 1, name="echo")
@@ -408,15 +316,6 @@ def test_a_worker_that_stops_writes_what_was_done_and_claims_nothing() -> None:
     worker.save()
 
     assert [job.state for job in Job.objects.order_by("pk")] == ["final", "initial"]
-
-
-def test_many_light_jobs_fill_a_limit_page_by_page(start: Any) -> None:
-    limited(10)
-    enqueue(*[0.25] * 50)
-
-    start()
-
-    assert running() == [0.25] * 40
 
 
 def test_a_pass_claims_no_more_than_there_was_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,14 +344,6 @@ def test_a_paused_queue_still_takes_answers_and_decides_about_errors(declare: An
     one.refresh_from_db()
     other.refresh_from_db()
     assert (one.outcome, other.state) == ("succeeded", "retry")
-
-
-def test_a_worker_serves_the_queues_it_was_given() -> None:
-    enqueue(1, name="echo", queue="mine")
-    enqueue(1, name="echo", queue="yours")
-
-    assert run_due_jobs("mine") == 1
-    assert Job.objects.live().get().queue.name == "yours"
 
 
 def test_a_limit_that_is_given_during_a_claim_holds_from_the_next_probe_on() -> None:
