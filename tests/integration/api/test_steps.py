@@ -132,29 +132,23 @@ def test_an_attempt_that_was_taken_over_stores_no_step(declare: Declare) -> None
 
 
 @pytest.mark.parametrize("name", ["", 7])
-def test_a_step_needs_a_name(declare: Declare, name: Any) -> None:
+def test_what_can_be_no_step_is_refused(declare: Declare, name: Any) -> None:
+    async def ask() -> str:
+        return "yes"
+
     @declare("order")
     def order(job: Job) -> None:
         with pytest.raises(hipq.InvalidJobError, match="give a name of 1 to 200"):
             job.step(name, charge, 70)
-        called.append("refused")
-
-    hipq.enqueue("order")
-    run_due_jobs()
-
-    assert called == ["refused"]
-
-
-def test_a_result_that_cannot_be_stored_is_refused(declare: Declare) -> None:
-    @declare("order")
-    def order(job: Job) -> None:
         with pytest.raises(ResultError, match="the result of step 'set' is not JSON"):
             job.step("set", lambda: {1, 2})
+        job.step("ask", ask)
 
     job = hipq.enqueue("order")
     run_due_jobs()
 
-    assert row(job).outcome == "succeeded"
+    assert called == []
+    assert "use `await job.astep(…)`" in row(job).error
 
 
 def test_steps_in_async_code(declare: Declare) -> None:
@@ -175,20 +169,6 @@ def test_steps_in_async_code(declare: Declare) -> None:
 
     assert called == ["asked", 7, 8]
     assert row(job).result == ["yes", {"charged": 7}, {"charged": 8}]
-
-
-def test_an_async_function_is_no_step_of_sync_code(declare: Declare) -> None:
-    async def ask() -> str:
-        return "yes"
-
-    @declare("order")
-    def order(job: Job) -> None:
-        job.step("ask", ask)
-
-    job = hipq.enqueue("order")
-    run_due_jobs()
-
-    assert "use `await job.astep(…)`" in row(job).error
 
 
 def test_steps_go_with_their_job(declare: Declare) -> None:
@@ -369,11 +349,17 @@ def test_finishing_is_refused_where_it_would_mean_something_else(declare: Declar
         with transaction.atomic(), hipq.finishing(job):
             pass
 
-    jobs = [hipq.enqueue("twice"), hipq.enqueue("inside")]
+    @declare("no_json")
+    def no_json(job: Job) -> None:
+        with hipq.finishing(job, object()):
+            called.append("never")
+
+    jobs = [hipq.enqueue(name) for name in ("twice", "inside", "no_json")]
     run_due_jobs()
 
-    assert row(jobs[0]).outcome == "succeeded"
+    assert [row(job).outcome for job in jobs] == ["succeeded", "failed", "failed"]
     assert "a transaction is open" in row(jobs[1]).error
+    assert called == []
 
 
 def test_finishing_is_for_a_thread(declare: Declare) -> None:
@@ -396,19 +382,6 @@ def test_finishing_is_for_a_thread(declare: Declare) -> None:
     assert called == [7]
     assert row(jobs[1]).result == "booked"
     assert str(row(jobs[0]).error).startswith("SynchronousOnlyOperation: ")
-
-
-def test_finishing_needs_a_result_that_is_json(declare: Declare) -> None:
-    @declare("order")
-    def order(job: Job) -> None:
-        with hipq.finishing(job, object()):
-            called.append("never")
-
-    job = hipq.enqueue("order")
-    run_due_jobs()
-
-    assert row(job).outcome == "failed"
-    assert called == []
 
 
 # Gathering

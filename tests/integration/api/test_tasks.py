@@ -381,30 +381,31 @@ def stored(data: Any) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("policy", "attempts"), [(None, 1), (hipq.Fixed(0, max_attempts=3), 3)])
+def asked_in_vain(invoice_id: int) -> None:
+    calls.append(invoice_id)
+
+
+@pytest.mark.parametrize(
+    ("policy", "handler", "attempts"),
+    [
+        (None, None, 1),
+        (hipq.Fixed(0, max_attempts=3), None, 3),
+        (hipq.Fixed(0, max_attempts=3), asked_in_vain, 3),
+    ],
+)
 def test_an_attempt_whose_arguments_do_not_fit_fails_and_the_policy_decides(
-    declare: Declare, policy: hipq.Fixed | None, attempts: int
+    declare: Declare, policy: hipq.Fixed | None, handler: Any, attempts: int
 ) -> None:
-    declare.task("shop.send", retry=policy)(send)
+    """Also where the retry handler does not take the arguments."""
+    task = declare.task("shop.send", retry=policy)(send)
+    if handler:
+        task.on_error(handler)
     job = stored({"invoce_id": 7})
 
     run_due_jobs()
 
-    assert (row(job).outcome, row(job).attempt) == ("failed", attempts)
+    assert (row(job).outcome, row(job).attempt, calls) == ("failed", attempts, [])
     assert "takes no argument 'invoce_id'" in row(job).error
-
-
-def test_the_policy_decides_where_the_retry_handler_does_not_take_the_arguments(
-    declare: Declare,
-) -> None:
-    task = declare.task("shop.send", retry=hipq.Fixed(0, max_attempts=3))(send)
-    asked: list[int] = []
-    task.on_error(lambda invoice_id: asked.append(invoice_id))  # noqa: PLW0108 - it has a signature
-    job = stored({"invoce_id": 7})
-
-    run_due_jobs()
-
-    assert (row(job).outcome, row(job).attempt, asked) == ("failed", 3, [])
 
 
 @pytest.mark.parametrize("is_newer_there", [True, False])
