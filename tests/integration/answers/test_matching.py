@@ -10,7 +10,6 @@ from django.test import Client
 
 import hipq_django as hipq
 from hipq_django.answers import api
-from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job, JobType
 from tests.admin_pages import history, html, log_in, messages_of, page_url
@@ -57,17 +56,6 @@ def test_the_job_takes_the_answer_as_if_it_came_now(
     assert (matched.status, matched.job, matched.attempt) == ("accepted", job, 1)
     assert matched.job_key == "lost"  # as it was received
     assert (row(job).state, row(job).result, row(job).error) == end
-
-
-def test_a_response_that_is_matched_goes_to_the_response_handler(declare: Declare) -> None:
-    declared = declare("charge")(lambda job: hipq.WAIT)
-    declared.on_response(lambda job, response: [job.job_key, response])
-    job = asked("charge")
-
-    api.assign(unmatched(job_type="charge", payload="paid"), job.pk)
-    run_due_jobs()
-
-    assert row(job).result == ["order-42", "paid"]
 
 
 def test_a_job_that_has_not_run_yet_is_settled_without_a_request(declare: Declare) -> None:
@@ -122,6 +110,9 @@ REFUSED: dict[str, Callable[[Job], tuple[Answer, int]]] = {
     ),
     "attempt 1 of the job was answered already": of_a_type_that_was_answered,
     "the answer is accepted, its kind is response; only early and": with_a_job("accepted"),
+    "the answer is unmatched, its kind is malformed; only early and unmatched answers": (
+        lambda job: (unmatched(kind="malformed", problem="odd"), job.pk)
+    ),
 }
 
 
@@ -141,17 +132,6 @@ def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
     api.assign(unmatched(job_type="invoice", payload="paid"), job.pk)
 
     assert row(job).result == "paid"
-
-
-def test_a_message_that_is_no_answer_is_refused() -> None:
-    message = Answer(kind="malformed", status="unmatched")
-
-    reason = refusal(message, asked())
-
-    assert not message.is_free
-    assert (
-        "the answer is unmatched, its kind is malformed; only early and unmatched answers" in reason
-    )
 
 
 # The page

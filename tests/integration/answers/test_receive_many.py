@@ -46,17 +46,6 @@ def test_each_response_settles_its_job() -> None:
     assert states() == [("final", "succeeded", {"n": n}) for n in range(JOBS)]
 
 
-def test_errors_wait_for_the_retry_handlers() -> None:
-    asked(2)
-
-    hipq.receive_many([hipq.NewAnswer("ask", f"k-{n}", error="declined") for n in range(2)])
-
-    assert [state for state, _, _ in states()] == ["error", "error"]
-    assert set(Attempt.objects.values_list("kind", "error")) == {("answered", "declined")}
-    run_due_jobs()
-    assert {outcome for _, outcome, _ in states()} == {"failed"}
-
-
 def test_answers_of_several_types_early_late_and_twice_in_one_batch() -> None:
     asked(2)
     hipq.complete("ask", "k-1", response="first")

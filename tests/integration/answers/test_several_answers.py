@@ -148,22 +148,6 @@ def test_many_jobs_that_wait_for_parts_are_written_in_few_statements(
     assert {tuple(job.expects) for job in Job.objects.all()} == {PARTS}
 
 
-def test_a_worker_that_comes_back_does_not_say_what_is_expected(declare: Declare) -> None:
-    scan = Scan(declare, hipq.WAIT_FOR("front"), True)
-    job = scan.type.enqueue(job_key="k")
-    worker = HandWorker.crashed()
-    recovery.recover_lost(get_instance())
-    scan.returned = hipq.WAIT_FOR(*PARTS)
-    run_due_jobs()
-
-    scan.returned = hipq.WAIT_FOR("front")
-    worker.execute()
-    worker.save()
-    complete("front")
-
-    assert (reread(job).state, reread(job).expects) == ("running", list(PARTS))
-
-
 # Errors and retries
 
 

@@ -154,19 +154,6 @@ def test_the_same_id_with_another_time_is_the_same_message(
     assert (job.state, job.attempt, Answer.objects.count()) == ("running", 2, 1)
 
 
-@pytest.mark.parametrize("message", ["x" * 256, "a\tb"])
-def test_an_id_that_cannot_be_stored_is_malformed(message: str, settings: Settings) -> None:
-    partner = Partner(settings)
-    partner.serve(verify=PARTNERS["standard"][0])
-    body, now = json.dumps(succeeded()).encode(), int(time.time())
-    headers = standard_headers(body, now, message=message)
-
-    status, reply = Sender(partner, "standard")(succeeded(), now, **headers)
-
-    assert (status, Answer.objects.count()) == (400, 0)
-    assert "give text of 1 to 255 printable characters" in reply["error"]
-
-
 # Over HTTP, as servers hand headers over
 
 
