@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
+from hipq_django.flow.values import Effects, Write
 from hipq_django.models import Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.testapp.flows import Double, Script
@@ -149,3 +150,22 @@ def test_a_node_that_the_database_does_not_let_shut_down_fails_and_says_so(
     told = [record for record in caplog.records if "terminate_refused" in record.getMessage()]
     assert len(told) == 2
     assert f"node={node.pk}" in told[0].getMessage()
+
+
+def test_effects_that_an_older_release_has_stored_are_read_in_their_order() -> None:
+    """It kept what was written before the first verb apart, and later writes among the verbs."""
+    write = {"place": [1, "out", "a"], "value": 1, "context": {}, "as_default": False}
+    write |= {"notify": True, "log": True}
+    stored = {
+        "taken": [7], "writes": [write], "state": {}, "unset": [], "logs": [], "started": True,
+        "verbs": [["spawn", ["t.x"], {}], ["write", [{**write, "value": 2}], {}]],
+        "has_changed_ways": True,
+    }  # fmt: skip
+
+    effects = Effects.from_json(stored)
+
+    first, spawned, last = effects.acts
+    assert isinstance(first, Write)
+    assert isinstance(last, Write)
+    assert (first.value, spawned, last.value) == (1, ("spawn", ["t.x"], {}), 2)
+    assert (effects.taken, effects.started) == ([7], True)
