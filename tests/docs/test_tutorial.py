@@ -174,10 +174,3 @@ def test_a_tutorial_works_as_it_is_written(reader: Reader, tutorial: Document) -
                 assert not (is_test and "Traceback" in output), f"tests that pass print\n{output}"
         else:
             assert pattern(block.text.splitlines()).search(reader.bank_says())
-
-
-def test_what_is_shown_must_appear_line_by_line_in_its_order() -> None:
-    shown = pattern(["a … b", "c"])
-
-    assert shown.search("a 1 b\nnoise\nc\n")
-    assert not any(map(shown.search, ("c\na 1 b\n", "a 1 bc\n")))
