@@ -10,7 +10,7 @@ hipq README, "Time Windowing".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
@@ -73,8 +73,8 @@ class TimeWindow:
         return not self.days or day.weekday() in _weekdays(self.days)
 
 
-def parse_windows(values: Sequence[TimeWindow | str | Mapping[str, str]]) -> tuple[TimeWindow, ...]:
-    """Return the windows of a list of text, `TimeWindow` or `{"start", "end", "days"}`.
+def parse_windows(values: Sequence[TimeWindow | str]) -> tuple[TimeWindow, ...]:
+    """Return the windows of a list of text and `TimeWindow`.
 
     Text is "05:00-07:00", with seconds if wanted, or "mon-fri 22:00-02:00". Raise
     `InvalidJobError` for anything else.
@@ -109,20 +109,16 @@ def next_opening(windows: Sequence[TimeWindow], moment: datetime, zone: tzinfo) 
 # Reading windows
 
 
-def _parsed(value: TimeWindow | str | Mapping[str, str]) -> TimeWindow:
+def _parsed(value: object) -> TimeWindow:
     if isinstance(value, TimeWindow):
         return value
-    if isinstance(value, str):
-        *days, hours = value.split() or [""]
-        start, dash, end = hours.partition("-")
-        if not dash:
-            raise _refused(value, "not two times of day with a dash between them")
-        return TimeWindow(start, end, days=" ".join(days))
-    if not isinstance(value, Mapping):
-        raise _refused(value, "not a text, a TimeWindow or a dict")
-    if not {"start", "end"} <= value.keys() <= {"start", "end", "days"}:
-        raise _refused(value, "the keys must be 'start', 'end' and, if wanted, 'days'")
-    return TimeWindow(**value)
+    if not isinstance(value, str):
+        raise _refused(value, "not a text or a TimeWindow")
+    *days, hours = value.split() or [""]
+    start, dash, end = hours.partition("-")
+    if not dash:
+        raise _refused(value, "not two times of day with a dash between them")
+    return TimeWindow(start, end, days=" ".join(days))
 
 
 def _refused(value: object, rule: str) -> InvalidJobError:

@@ -80,7 +80,7 @@ def test_the_same_again_writes_nothing() -> None:
     [
         ({"priority": 5, "timeout": 60, "job_key": "k"}, {}),
         ({"throttle_factor": Decimal("0.125")}, {}),
-        ({"time_windows": [{"start": "22:00", "end": "02:00"}]}, {"time_windows": ["22:00-02:00"]}),
+        ({"time_windows": [hipq.TimeWindow("22:00", "02:00")]}, {"time_windows": ["22:00-02:00"]}),
     ],
 )
 def test_a_text_alone_is_cron_and_options_are_kept(
