@@ -32,12 +32,11 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
-from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.drafts import BoundJob
 from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
 from hipq_django.engines import engine_for
-from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
 from hipq_django.models.shown import shown
 from hipq_django.schedules.changing import run_of
@@ -292,8 +291,8 @@ class Made:
         when = self.now  # whoever runs it by hand means now
         if self.kind != KIND.MANUAL:
             when = max(at + jitter_of(row.name, row.jitter), self.now)
-        draft = BoundJob if _is_of_another_release(row.job_type) else NewJob
-        new = draft(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
+        # Its arguments were checked when they were stored; the code may be of another release.
+        new = BoundJob(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
         job = self.builder.build(new, held=held)
         job.schedule_id, job.due_time = row.pk, at
         return job
@@ -334,12 +333,6 @@ class Made:
             new.run.job_id = new.job.pk
             due_time = str(new.job.due_time)
             events.info("schedule_fired", row=new.job, due_time=due_time)
-
-
-def _is_of_another_release(job_type: JobType) -> bool:
-    """Return whether the code of another release takes the arguments, which it has checked."""
-    declared = find_declared(job_type.instance, job_type.name, job_type.kind)
-    return declared is not None and declared.signature != job_type.signature
 
 
 def _skipped(run: ScheduleRun, live: Job) -> ScheduleRun:

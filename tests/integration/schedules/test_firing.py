@@ -672,42 +672,6 @@ def test_a_worker_of_another_release_fires_what_its_own_code_does_not_take(
     assert JobType.objects.get().signature == signature
 
 
-def test_what_the_code_does_not_take_any_more_is_named(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    report = declare.task("report")(lambda shop: None)
-    hipq.schedule("report", report.new("acme"), hipq.Cron("0 * * * *", "UTC"))
-    Schedule.objects.update(job_data={"shops": "acme"})
-    now.move_to(at(1))
-
-    fire()
-
-    assert "'shops'" in row("report").problem
-    assert not Job.objects.exists()
-
-
-def test_what_keeps_a_schedule_from_being_fired_quotes_no_sensitive_value(
-    declare: Declare,
-    now: time_machine.Traveller,
-    settings: Settings,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
-
-    @declare.task("report", sensitive=["iban"])
-    def report(iban: int) -> None: ...
-
-    hipq.schedule("report", report.new(1), hipq.Cron("0 * * * *", "UTC"))
-    Schedule.objects.update(job_data={"iban": "DE02120300"})
-    now.move_to(at(1))
-
-    fire()
-
-    assert "argument iban: Input should be a valid integer" in row("report").problem
-    assert "DE02120300" not in row("report").problem
-    assert "DE02120300" not in caplog.text
-
-
 def test_a_sensitive_value_of_two_lines_is_masked_before_one_line_is_shown(
     declare: Declare,
     now: time_machine.Traveller,
