@@ -101,7 +101,7 @@ def _dumped(adapter: Any, valid: dict[str, Any]) -> dict[str, Any]:
         # As models are read: by alias, and without computed fields.
         return adapter.dump_python(valid, mode="json", by_alias=True, round_trip=True)  # type: ignore[no-any-return]  # a dict
     except ValueError as error:
-        raise ValueError(_without_type(adapter.dump_python(valid)) or str(error)) from error
+        raise ValueError(f"pydantic cannot make JSON of the arguments: {error}") from error
 
 
 _FIRST_KEY = re.compile(r"^\['(\w+)'\]")
@@ -144,23 +144,6 @@ def _validated(adapter: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     raise ValueError(f"argument {place}: {first['msg']}{value}.")
 
 
-def _without_type(arguments: dict[str, Any]) -> str:
-    """Return which argument, or what in it, is of a type that pydantic cannot make JSON of."""
-    from pydantic_core import to_jsonable_python
-
-    for name, value in arguments.items():
-        for place, part in places_in(value):
-            try:
-                isinstance(part, dict | list | tuple) or to_jsonable_python(part)
-            except ValueError:
-                return (
-                    f"argument {name}{place} is of type {type(part).__name__}, of which pydantic "
-                    "cannot make JSON; give JSON, or annotate the argument with a type that says "
-                    "how."
-                )
-    return ""
-
-
 @cache
 def _adapter(function: Callable[..., Any]) -> Any:
     """Return the adapter that validates and dumps the arguments of a function."""
@@ -180,7 +163,8 @@ def _adapter(function: Callable[..., Any]) -> Any:
     try:
         return TypeAdapter(with_config(extra)(named))
     except PydanticUserError as error:
-        raise TypeError(_unknown_type(hints)) from error
+        said = str(error).partition("\n")[0].partition(". Set ")[0].removesuffix(".")
+        raise TypeError(f"an annotation cannot be used: {said}.") from error
 
 
 def _hints(function: Callable[..., Any], given: Sequence[inspect.Parameter]) -> dict[str, Any]:
@@ -203,25 +187,6 @@ def _hints(function: Callable[..., Any], given: Sequence[inspect.Parameter]) -> 
 def _annotated(function: Callable[..., Any]) -> Any:
     """Return the function within decorators whose signature `inspect.signature` returns."""
     return inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
-
-
-def _unknown_type(hints: dict[str, Any]) -> str:
-    """Return which argument has an annotation that pydantic has no use for."""
-    from pydantic import PydanticUserError, TypeAdapter
-
-    for name, annotation in hints.items():
-        try:
-            TypeAdapter(annotation)
-        except PydanticUserError as error:
-            kind = inspect.formatannotation(annotation)
-            advice = (
-                f"take {name}_id: int, and read the row in the function"
-                if hasattr(annotation, "_meta")
-                else "annotate it with a type that pydantic knows"
-            )
-            said = str(error).partition("\n")[0].partition(". Set ")[0].removesuffix(".")
-            return f"argument {name} is annotated with {kind}; {advice}. Pydantic says: {said}."
-    return "pydantic does not know the types of the arguments together; annotate them otherwise."
 
 
 def _check_numbers(arguments: dict[str, Any]) -> None:

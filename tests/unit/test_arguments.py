@@ -173,20 +173,9 @@ def test_pydantic_says_which_argument_is_wrong(pydantic: Arguments) -> None:
         pydantic.dump(typed, GIVEN | {"to": {"street": "a", "number": "b"}})
 
 
-@pytest.mark.parametrize(
-    ("anything", "place"),
-    [(object(), ""), ([1, {"of": object()}], "[1]['of']"), ({"a": (NOON, object())}, "['a'][1]")],
-)
-def test_pydantic_says_of_what_it_cannot_make_json(
-    pydantic: Arguments, anything: Any, place: str
-) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
-        pydantic.dump(typed, GIVEN | {"anything": anything})
-
-    assert str(raised.value) == (
-        f"argument anything{place} is of type object, of which pydantic cannot make JSON; give "
-        "JSON, or annotate the argument with a type that says how."
-    )
+def test_pydantic_says_of_what_it_cannot_make_json(pydantic: Arguments) -> None:
+    with pytest.raises(ValueError, match=r"cannot make JSON of the arguments: .*'object'"):
+        pydantic.dump(typed, GIVEN | {"anything": object()})
 
 
 @pytest.mark.parametrize(
@@ -384,18 +373,10 @@ def test_what_is_lost_at_one_place_is_refused_although_it_is_given_at_another(
         pydantic.dump(taking(excluding), {"note": note, "v": excluding(street="a", note=note)})
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Iterator[int], r"Iterator\[int\]; annotate it with a type that pydantic knows"),
-        (Queue, r"hipq_django\.models\.queue\.Queue; take v_id: int, and read the row in the func"),
-    ],
-    ids=["iterator", "model of Django"],
-)
-def test_an_annotation_that_pydantic_does_not_know_is_told(
-    pydantic: Arguments, kind: Any, said: str
-) -> None:
-    with pytest.raises(TypeError, match=rf"^argument v is annotated with .*{said}.* Pydantic says"):
+@pytest.mark.parametrize("kind", [Iterator[int], Queue], ids=["iterator", "model of Django"])
+def test_an_annotation_that_pydantic_does_not_know_is_told(pydantic: Arguments, kind: Any) -> None:
+    name = kind.__name__
+    with pytest.raises(TypeError, match=rf"^an annotation cannot be used: .*{name}[^\n]*\.$"):
         pydantic.dump(taking(kind), {"v": 1})
 
 
