@@ -238,7 +238,7 @@ def _marks(marks: Sequence[Mark], side: str, x: int) -> Iterator[str]:
         yield f'<circle class="{side}" cx="{x}" cy="{y}" r="4"/>'
         yield (
             f'<text class="hipq-small {side}" x="{x + inward}" y="{y + 4}">'
-            f"{_cut(mark.name, 9)}{count if mark.unread else ''}</text>"
+            f"{_cut(mark.name, 9)}{count}</text>"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,14 +66,7 @@ class Command(InstanceCommand):
         """Do what the verb says."""
         if options["verb"] != "show" and not options["name"]:
             raise CommandError(f"{options['verb']}: name {_NAMED[options['verb']]}.")
-        do: dict[str, Callable[[dict[str, Any]], None]] = {
-            "show": self._show,
-            "start": self._start,
-            "run": self._run_node,
-            "terminate": self._terminate,
-            "check": self._check,
-        }
-        do[options["verb"]](options)
+        getattr(self, f"_{options['verb']}")(options)
 
     def _node(self, options: dict[str, Any]) -> Node:
         return get(options["name"], instance=self.config.name)
@@ -110,7 +103,7 @@ class Command(InstanceCommand):
         )
         self.stdout.write(f"{node}: {node.status}")
 
-    def _run_node(self, options: dict[str, Any]) -> None:
+    def _run(self, options: dict[str, Any]) -> None:
         node = self._node(options)
         if node.run(force=options["force"]) is None:
             raise CommandError(f"{node} is {node.status}: it runs by force only, --force.")
