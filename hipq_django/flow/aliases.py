@@ -63,8 +63,7 @@ class Aliases:
         if (run := self._node.of_run) is not None:
             run.ask(self._node, "aliases.remove", checked_alias(name))
             return
-        is_name = isinstance(name, str) and is_storable(name)
-        if not (is_name and self._rows.filter(name=name).delete()[0]):
+        if not self._rows.filter(name=name).delete()[0]:
             known = ", ".join(map(repr, self)) or "none"
             raise InvalidAliasError(
                 f"node {self._node.pk} has no alias {name!r:.100}; it has {known}."

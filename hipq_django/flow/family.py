@@ -178,8 +178,7 @@ def graphs_among(nodes: Collection[int], using: str) -> set[int]:
 def _named(nodes: QuerySet[Node], child: Node | str) -> QuerySet[Node]:
     if isinstance(child, Node):
         return nodes.filter(pk=child.pk, create_time=child.create_time)
-    is_name = isinstance(child, str) and is_storable(child)
-    return nodes.filter(name=child) if is_name else nodes.none()
+    return nodes.filter(name=child)
 
 
 def is_terminated(node: Node) -> bool:

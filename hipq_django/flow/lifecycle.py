@@ -15,7 +15,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import State as JobState
-from hipq_django.domain.validation import aware_moment, checked_number, is_storable
+from hipq_django.domain.validation import aware_moment, checked_number
 from hipq_django.engines import engine_for
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError
@@ -234,8 +234,6 @@ def unlock(node: Node, token: str) -> bool:
     A run that it has put back comes now, or when its time windows let it.
     """
     using = node.using
-    if not isinstance(token, str) or not is_storable(token):
-        token = ""  # no token, as any wrong one
     with write_transaction(using):
         rows = Node.objects.using(using).row_of(node).exclude(lock_token="")
         if not rows.filter(lock_token=token).update(lock_token="", lock_until=None):

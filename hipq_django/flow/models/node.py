@@ -17,7 +17,6 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.validation import is_storable
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.models import verbs
 from hipq_django.flow.values import RESTS
@@ -383,9 +382,7 @@ class Node(NodeRow):
 
     def child(self, name: str) -> Node | None:
         """Return the child of a name, or None."""
-        nodes, name = Node.objects.using(self.using), str(name)
-        if not is_storable(name):
-            return None
+        nodes = Node.objects.using(self.using)
         row = nodes.filter(parent__in=nodes.row_of(self), name=name).first()
         if row is None and not self.exists():
             raise deleted(self)
