@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from django.db import Error
 
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.options import Number, Option, Words, allowing
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import WAIT
 from hipq_django.domain.serialization import error_of
-from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import (
     HipqError,
     InvalidJobError,
@@ -47,16 +47,18 @@ if TYPE_CHECKING:
 KIND = "flow.component"
 """The kind of the job types of components."""
 
-OWN_OPTIONS: dict[str, Any] = {
-    "batch": 1000,
-    "runs_per_minute": 600,
-    "runaway": "slow",
-    "status_publish": True,
-    "log_data": False,
-    "wake_parent": "always",
-    "public": False,
-}
-_CHOICES = {"runaway": ("slow", "terminate"), "wake_parent": ("always", "changes")}
+_COUNT = Number(1, 1_000_000, whole=True)
+_FLAG = allowing(lambda value: isinstance(value, bool))
+OPTIONS = (
+    Option("batch", 1000, _COUNT),
+    Option("runs_per_minute", 600, _COUNT),
+    Option("runaway", "slow", Words(("slow", "terminate"))),
+    Option("status_publish", True, _FLAG, "True or False"),
+    Option("log_data", False, _FLAG, "True or False"),
+    Option("wake_parent", "always", Words(("always", "changes"))),
+    Option("public", False, _FLAG, "True or False"),
+)
+OWN_OPTIONS = {option.name: option.default for option in OPTIONS}
 OUTS = ("out",)
 """The out-ports of a function that names none."""
 
@@ -164,17 +166,11 @@ def _split(
 
 
 def _check_own(name: str, own: Mapping[str, Any]) -> None:
-    for option, usual in OWN_OPTIONS.items():
-        value, choices = own[option], _CHOICES.get(option, ())
-        if choices:
-            fits, says = value in choices, nearest_name(str(value), choices)
-        elif isinstance(usual, bool):
-            fits, says = isinstance(value, bool), "; give True or False."
-        else:
-            fits = number_in(value, 1, 1_000_000) is not None and isinstance(value, int)
-            says = "; give a number from 1 to 1,000,000."
-        if not fits:
-            raise InvalidJobTypeError(f"component {name!r}: {option}={value!r:.100}{says}")
+    for option in OPTIONS:
+        try:
+            option.checked(own[option.name])
+        except InvalidJobError as error:
+            raise InvalidJobTypeError(f"component {name!r}: {error}") from error
 
 
 def _register(
