@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor, quoted
-from hipq_django.domain.serialization import sized_json, to_json
-from hipq_django.flow.exceptions import FlowError, MessageTooLargeError
+from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.domain.serialization import sized_json
+from hipq_django.flow.exceptions import MessageTooLargeError
+from hipq_django.flow.values import stored_json
 
 
 class Group(NamedTuple):
@@ -96,20 +97,11 @@ def context(**data: Any) -> Iterator[None]:
 
     An inner block adds to an outer one. Raise `FlowError` for values that are not JSON.
     """
-    token = _context.set({**_context.get(), **_checked(data)})
+    token = _context.set({**_context.get(), **stored_json(data, "flow.context")})
     try:
         yield
     finally:
         _context.reset(token)
-
-
-def _checked(data: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return to_json(data)  # type: ignore[no-any-return]  # a copy of a dict
-    except ValueError as error:
-        raise FlowError(
-            f"flow.context: {quoted(data)} cannot be stored as JSON: {error}."
-        ) from error
 
 
 def current_context() -> dict[str, Any]:

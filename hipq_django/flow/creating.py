@@ -17,7 +17,6 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.job_options import GIVEN, OF_TYPES, in_json
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
@@ -35,7 +34,7 @@ from hipq_django.flow.lifecycle import locked_node, moment_of, run_row, terminat
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.ports import lock_against_deletion, set_channels
-from hipq_django.flow.values import NOTHING, STAGE, is_same
+from hipq_django.flow.values import NOTHING, STAGE, is_same, stored_json
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.models.undeclared_names import check_declared
 
@@ -111,10 +110,15 @@ OPTIONS = set(StartOptions.__annotations__)
 
 
 def check_given(options: Mapping[str, Any]) -> None:
-    """Raise `UnknownOptionError` for an option that `flow.start` has not."""
+    """Raise `UnknownOptionError` for an option that `flow.start` has not.
+
+    Raise `FlowError` for an `on_conflict` that would be taken for "raise".
+    """
     for option in options:
         if option not in OPTIONS:
             raise UnknownOptionError("flow.start", option, OPTIONS)
+    if (conflict := options.get("on_conflict") or "raise") not in ("raise", "return"):
+        raise FlowError(f"flow.start: on_conflict={conflict!r:.100}; give 'raise' or 'return'.")
 
 
 def database_of(instance: str) -> str:
@@ -143,7 +147,7 @@ def _create(
         instance=instance,
         queue=queue,
         job_type=job_type,
-        args=_checked_args(args),
+        args=stored_json(list(args), "flow.start: args"),
         parent=parent,
         name=name or "",
         job_options=job,
@@ -218,13 +222,6 @@ def _checked_job_data(data: Any, instance: str) -> dict[str, Any]:
         )
     checked_data({**data, **of_run}, get_instance(instance).max_data_bytes)
     return data
-
-
-def _checked_args(args: Sequence[Any]) -> list[Any]:
-    try:
-        return to_json(list(args))  # type: ignore[no-any-return]  # a copy of a list
-    except ValueError as error:
-        raise FlowError(f"flow.start: args {quoted(args)} are not JSON: {error}.") from error
 
 
 # Ports

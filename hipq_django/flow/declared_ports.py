@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import json_with_text, to_json
+from hipq_django.domain.serialization import json_with_text
 from hipq_django.domain.validation import is_storable
 from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
@@ -16,7 +16,7 @@ from hipq_django.flow.exceptions import (
     MessageTooLargeError,
     PortTypeError,
 )
-from hipq_django.flow.values import NOTHING
+from hipq_django.flow.values import NOTHING, stored_json
 
 ANY = "*"
 TYPES: dict[str, tuple[type, ...]] = {
@@ -100,12 +100,8 @@ def _checked_meta(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
                 f"port {name!r}: unknown option {option!r:.100}, did you mean {near!r}? What you "
                 "add to a port needs a name that is less like it."
             )
-    try:
-        return to_json(meta)  # type: ignore[no-any-return]  # a copy of a dict
-    except ValueError as error:
-        raise InvalidPortError(
-            f"port {name!r}: its options {meta!r:.200} cannot be stored as JSON: {error}."
-        ) from error
+    stored: dict[str, Any] = stored_json(meta, f"port {name!r}: its options", InvalidPortError)
+    return stored
 
 
 def type_name(port: str, given: Any) -> str:

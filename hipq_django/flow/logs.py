@@ -14,7 +14,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor, quoted
-from hipq_django.domain.serialization import error_of, to_json
+from hipq_django.domain.serialization import error_of
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import (
     Entry,
@@ -29,6 +29,7 @@ from hipq_django.flow.models import LogEntry, Node
 from hipq_django.flow.publishing import LOG_CHANNEL, hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import is_heard, observers_among
+from hipq_django.flow.values import stored_json
 from hipq_django.job_types.registry import redactor_of_declared
 
 
@@ -106,10 +107,8 @@ def _checked_entry(entry: Any) -> dict[str, Any]:
             f"flow.log: {quoted(entry)} is of type {type(entry).__name__}; give a dict, a text or "
             "an exception."
         )
-    try:
-        return to_json(dict(said))  # type: ignore[no-any-return]  # a copy of a dict
-    except ValueError as error:
-        raise FlowError(f"flow.log: {quoted(entry)} cannot be stored as JSON: {error}.") from error
+    stored: dict[str, Any] = stored_json(dict(said), "flow.log")
+    return stored
 
 
 def group_entry(entry: Entry) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin
-from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import InvalidPortError
 from hipq_django.flow.models import Node
 from hipq_django.flow.models.node import deleted
+from hipq_django.flow.values import stored_json
 
 OF_FLOWS = "flow."
 """The prefix of the keys that flows use in a state themselves."""
@@ -105,20 +105,17 @@ def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if not key.startswith(OF_FLOWS)}
 
 
-def check_keys(keys: Iterable[str]) -> None:
-    """Raise `InvalidPortError` for keys that belong to flows themselves."""
+def check_keys(keys: Iterable[object]) -> None:
+    """Raise `InvalidPortError` for keys that are no text or belong to flows themselves."""
     for key in keys:
-        if key.startswith(OF_FLOWS):
+        if not isinstance(key, str) or key.startswith(OF_FLOWS):
             raise InvalidPortError(
-                f"state key {key!r}: keys that begin with {OF_FLOWS!r} are hipq's."
+                f"state key {key!r:.100}: give a text that does not begin with {OF_FLOWS!r}."
             )
 
 
 def checked_state(values: Mapping[str, Any], /, **more: Any) -> dict[str, Any]:
     """Return values as they are stored."""
-    try:
-        stored = to_json({**values, **more})
-    except ValueError as error:
-        raise InvalidPortError(f"the state is not JSON: {error}") from error
+    stored: dict[str, Any] = stored_json({**values, **more}, "the state", InvalidPortError)
     check_keys(stored)
-    return stored  # type: ignore[no-any-return]  # a copy of a dict
+    return stored

@@ -8,7 +8,9 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from hipq_django.domain.serialization import encode_json
+from hipq_django.domain.redaction import quoted
+from hipq_django.domain.serialization import encode_json, to_json
+from hipq_django.flow.exceptions import FlowError
 
 
 class _Nothing(Enum):
@@ -69,6 +71,14 @@ def is_same(one: Any, other: Any) -> bool:
 def as_text(value: Any) -> str:
     """Return a value as JSON that is the same text for all that is the same value."""
     return json.dumps(value, sort_keys=True)
+
+
+def stored_json(value: Any, where: str, kind: type[FlowError] = FlowError) -> Any:
+    """Return a copy of a value as JSON holds it; raise a `kind` of `FlowError` if none can."""
+    try:
+        return to_json(value)
+    except ValueError as error:
+        raise kind(f"{where}: {quoted(value)} cannot be stored as JSON: {error}.") from error
 
 
 def size_of(value: Any) -> int:

@@ -17,7 +17,7 @@ from hipq_django.api.enqueueing import enqueue
 from hipq_django.database import clock
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.job_options import in_json
-from hipq_django.domain.serialization import error_of, to_json
+from hipq_django.domain.serialization import error_of
 from hipq_django.exceptions import HipqError
 from hipq_django.flow import family
 from hipq_django.flow.connecting import PORT_VERBS
@@ -34,7 +34,7 @@ from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
 from hipq_django.flow.stages import stage
-from hipq_django.flow.values import Verb
+from hipq_django.flow.values import Verb, stored_json
 
 if TYPE_CHECKING:
     from hipq_django.flow.runs.run import Run
@@ -133,10 +133,8 @@ def _as_json(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for side in values.keys() & {"inputs", "outputs"}:
         ports = (values[side] or {}).items()
         values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
-    try:
-        return to_json(values)  # type: ignore[no-any-return]  # a copy of a dict
-    except ValueError as error:
-        raise FlowError(f"self.{verb}: its options are not JSON: {error}") from error
+    stored: dict[str, Any] = stored_json(values, f"self.{verb}")
+    return stored
 
 
 def _ask_apply(run: Run, node: Node, spec: Mapping[str, Any]) -> None:

@@ -144,9 +144,9 @@ def test_what_flows_keep_in_a_state_stays(key: str, script: Script) -> None:
         lambda: graph.state.unset("a", key),
         lambda: graph.state.change(lambda state: {key: 1}),
     ):
-        with pytest.raises(flow.InvalidPortError, match=r"begin with 'flow\.' are hipq's"):
+        with pytest.raises(flow.InvalidPortError, match=r"does not begin with 'flow\.'"):
             change()
     script.perform = perform
-    with pytest.raises(flow.InvalidPortError, match=r"begin with 'flow\.' are hipq's"):
+    with pytest.raises(flow.InvalidPortError, match=r"does not begin with 'flow\.'"):
         testing.run_inline(flow.start("t.scripted", run=False))
     assert graph.graph == spec
