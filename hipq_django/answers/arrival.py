@@ -53,9 +53,12 @@ def receive_together(messages: Sequence[IncomingAnswer], now: datetime, using: s
     """
     first: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for place, message in enumerate(messages):
-        if message.message_id not in ids:
-            first.setdefault((message.job_type, message.job_key), place)
+        key = message.job_type, message.job_key
+        if message.message_id not in ids and key not in seen:
+            first[key] = place
+        seen.add(key)  # a later answer to the same job must not overtake this one
         ids |= {message.message_id} - {NONE}
     engine_for(using).lock_jobs_by_key(messages[0].instance, first)
     settled = fast_path.settle([messages[place] for place in first.values()], now, using)

@@ -101,6 +101,9 @@ def delete(call: Call) -> Answer:
 def state(call: Call) -> Answer:
     """Set and remove values of the state; none beside a sensitive one, which they could guess."""
     new, gone = without_masks(call.fields.get("set", {})), call.fields.get("unset", [])
+    for key in gone:
+        if not isinstance(key, str):
+            raise RefusedCallError(422, f"unset: {key!r:.100} is no key of the state; give a text.")
     stored = locked_node(call.node).state.all()
     stays = {key: value for key, value in stored.items() if key not in new and key not in gone}
     if readable(call, stays) != stays:
