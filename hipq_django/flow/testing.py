@@ -11,9 +11,9 @@ from hipq_django.flow.models import Node
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.runs import dispatching
 from hipq_django.models import Job
-from hipq_django.testing.running import Session, run_job
+from hipq_django.testing.running import NotDrainedError, Session, run_job
 
-__all__ = ["adrain", "adue", "arun_inline", "drain", "due", "run_inline"]
+__all__ = ["NotDrainedError", "adrain", "adue", "arun_inline", "drain", "due", "run_inline"]
 
 
 def due(node: Node) -> int:
