@@ -161,7 +161,7 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
 
 IN_VAIN: dict[str, tuple[dict[str, Any], str]] = {
     "priority": ({"job": {"priority": "high"}}, "InvalidJobError: priority 'high'"),
-    "message": ({"data": {"number": [object()]}}, "FlowError: self.spawn: its options are not"),
+    "message": ({"data": {"number": [object()]}}, "['data']['number'][0] is of type object"),
 }
 
 
