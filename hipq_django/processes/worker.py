@@ -240,7 +240,7 @@ class WorkerProcess(RegisteredProcess):
             Duty("declare_schedules", beat, self.declaring.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self.declaring.retire),
-            Duty("sweep_companions", often, lambda: companions.sweep(self.config)),
+            Duty("sweep_companions", often, lambda: companions.sweep(self.config, scheduler.steps)),
             *duties_of_instance(self.config, self.worker),
             Duty("recover_lost", look, witness.recover_lost, left_alone=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, left_alone=scheduler.not_released),

@@ -134,7 +134,7 @@ class BatchScheduler(SchedulerContext):
     def _stir(self) -> None:
         """Let the companions enqueue what is due; serve first the queues where they have."""
         self.doing = "companions", ()
-        self.moved += companions.stir(self.config, is_busy=bool(self.batch))
+        self.moved += companions.stir(self.config, self.steps, is_busy=bool(self.batch))
         for queue in companions.take_first():
             self.rotation.put_first(queue)
 

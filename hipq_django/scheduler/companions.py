@@ -136,37 +136,49 @@ def take_first() -> set[str]:
     return {_put_first.pop() for _ in range(len(_put_first))}
 
 
-def stir(config: InstanceSettings, *, is_busy: bool = False) -> int:
+def stir(config: InstanceSettings, left_alone: Steps, *, is_busy: bool = False) -> int:
     """Let the companions enqueue what is due; ask seldom if the worker is busy and nothing was."""
     if is_busy and not _stirs.are_due():
         return 0
     written, began = _stirs.written, steady()
-    moved = sum([_alone(kind, each.stir, config) for kind, each in companions().items()])
+    steps = [(kind, each.stir) for kind, each in companions().items()]
+    moved = sum([_alone(kind, step, config, left_alone) for kind, step in steps])
     _stirs.record(written, began, has_found=moved > 0)
     return moved
 
 
-def sweep(config: InstanceSettings) -> int:
+def sweep(config: InstanceSettings, left_alone: Steps) -> int:
     """Let the companions find what was left."""
-    return sum([_alone(kind, each.sweep, config) for kind, each in companions().items()])
+    steps = [(kind, each.sweep) for kind, each in companions().items()]
+    return sum([_alone(kind, step, config, left_alone) for kind, step in steps])
 
 
-_left_alone: Isolation[tuple[str, str]] = Isolation(
-    "companion", lambda key: {"kind": key[0], "step": key[1]}, fault_pause=LONGEST_PAUSE
-)
-"""The steps that fail at present: by the kind of the job types, and the step."""
+Steps = Isolation[tuple[str, str]]
+"""The steps that a worker leaves alone: each by the kind of the job types, and its name."""
 
 
-def _alone(kind: str, step: Callable[[InstanceSettings], int], config: InstanceSettings) -> int:
+def steps_left_alone() -> Steps:
+    """Return the memory of a worker in which no step has failed."""
+    return Isolation(
+        "companion", lambda key: {"kind": key[0], "step": key[1]}, fault_pause=LONGEST_PAUSE
+    )
+
+
+def _alone(
+    kind: str,
+    step: Callable[[InstanceSettings], int],
+    config: InstanceSettings,
+    left_alone: Steps,
+) -> int:
     """Do a step of a companion; one that raises is left alone for a while, and stops nothing."""
     key = (kind, step.__name__)
-    if key in _left_alone.ids:
+    if key in left_alone.ids:
         return 0
     moved = 0
-    with _left_alone.apart(key):
+    with left_alone.apart(key):
         moved = step(config)
-        _left_alone.forget([key])
-    _tell(f"{step.__name__} of {kind}", _left_alone.error)
+        left_alone.forget([key])
+    _tell(f"{step.__name__} of {kind}", left_alone.error)
     return moved
 
 

@@ -24,6 +24,7 @@ from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.scheduler import companions
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.polling import HeldBackScans, StartDelay
 from hipq_django.signals import job_started, send_after_commit
@@ -155,6 +156,7 @@ class SchedulerContext:
         """Why jobs are not let start, by their ids."""
         self.not_marked = Isolation[int]("mark_started")
         self.not_released = Isolation[int]("release_unconfirmed")
+        self.steps = companions.steps_left_alone()
         self._problems: dict[int, str] = {}
         """What blocks queues, as far as this worker knows; by their ids."""
 

@@ -259,7 +259,7 @@ class Session:
             "match_early": partial(early_answers.match_early, config),
             "fire_schedules": self.firing.run,
             "unhold_jobs": Sweep(config).run_all,
-            "sweep_companions": partial(companions.sweep, config),
+            "sweep_companions": partial(companions.sweep, config, companions.steps_left_alone()),
             "continue_ranking": self._continue_ranking,
         }
 

@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import built_once, isolation
-from hipq_django.database.isolation import Isolation
 from hipq_django.flow.models import Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.scheduler import companions
@@ -72,8 +71,7 @@ def deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
     monkeypatch.setattr(isolation, "FAULT_PAUSE", 0.0)
     monkeypatch.setattr(isolation, "MOST_SPENT", 1.0)
-    steps = Isolation[tuple[str, str]]("companion", lambda key: {"kind": key[0]})
-    monkeypatch.setattr(companions, "_left_alone", steps)
+    monkeypatch.setattr(companions, "LONGEST_PAUSE", 0.0)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hipq_django.conf.instances import get_instance
-from hipq_django.database.isolation import Isolation
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Worker
 from hipq_django.monitoring import overview
@@ -102,16 +101,14 @@ class Companion:
 def test_a_step_of_a_companion_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     troubles, companion = Troubles(PLAIN, "default"), Companion()
     monkeypatch.setattr(companions, "companions", lambda: {"flow": companion})
-    left_alone = Isolation[tuple[str, str]](
-        "companion", lambda key: {"kind": key[0]}, fault_pause=0.0
-    )
-    monkeypatch.setattr(companions, "_left_alone", left_alone)
+    monkeypatch.setattr(companions, "LONGEST_PAUSE", 0.0)
+    left_alone = companions.steps_left_alone()
     monkeypatch.setattr(companions, "_tell", troubles.tell)
 
-    companions.sweep(get_instance())
+    companions.sweep(get_instance(), left_alone)
     during = troubles.shown
     companion.is_ill = False
-    companions.sweep(get_instance())
+    companions.sweep(get_instance(), left_alone)
 
     assert during["sweep of flow"]["reason"] == "kind=flow left alone, see the worker's log"
     assert troubles.shown == {}

@@ -188,7 +188,7 @@ class Clock:
     def asks(self, *, is_busy: bool = True) -> bool:
         """Whether the worker asks the toy what is due."""
         before = self._toy.asked
-        companions.stir(get_instance(), is_busy=is_busy)
+        companions.stir(get_instance(), companions.steps_left_alone(), is_busy=is_busy)
         return self._toy.asked > before
 
 
