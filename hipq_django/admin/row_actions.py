@@ -232,14 +232,18 @@ class RowActions(RowPages):
 
     # From the list
 
-    def get_action(self, action: Any) -> Any:
-        """Return an action of the list; that of a verb is made of it."""
-        verb = self.verbs.get(action) if isinstance(action, str) else None
-        return super().get_action(action if verb is None else _action_of(verb))
+    def get_action(self, action: Any, *where: Any) -> Any:
+        """Return an action of the list; that of a verb is made of it.
 
-    def get_actions(self, request: HttpRequest, *args: Any, **options: Any) -> Any:
-        """Return the actions that this user may do; Django's later versions say more beside."""
-        found = super().get_actions(request, *args, **options)
+        Later versions of Django say `where` it is shown.
+        """
+        verb = self.verbs.get(action) if isinstance(action, str) else None
+        return super().get_action(action if verb is None else _action_of(verb), *where)
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
+        """Return the actions that this user may do; later versions of Django say where."""
+        where = () if action_location is None else (action_location,)
+        found = super().get_actions(request, *where)
         return {
             name: action
             for name, action in found.items()
