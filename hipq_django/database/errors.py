@@ -115,13 +115,6 @@ def is_refusal(error: BaseException) -> bool:
     return str(state).startswith(_REFUSALS) or state in _AMBIGUOUS or is_own_code
 
 
-PASSING_SECONDS = 5.0
-"""How long something is tried again whose refusal may pass; then it counts as refused."""
-
-CANCELLED_SECONDS = 30.0
-"""How long something is tried again, alone, that the server cancels; then it counts as refused."""
-
-
 def may_pass(error: BaseException) -> bool:
     """Return whether a refused statement may succeed if it is tried again."""
     return getattr(error.__cause__, "sqlstate", None) in _AMBIGUOUS

@@ -187,6 +187,7 @@ class Isolation(Generic[Row]):
     ) -> None:
         """Leave a row alone that has failed alone; once it is at fault `alone` decides."""
         now, patience = steady(), patience_with(error) or 0.0
+        self._forget_untried(now)
         left = self._left.setdefault(row, _Left(now, patience, error))
         if left.patience != patience:  # how long a lock lasted says nothing about the row
             left.since, left.patience = now, patience
@@ -239,19 +240,18 @@ class Isolation(Generic[Row]):
         """The rows that are left alone now because they are at fault, with their errors."""
         return {row: left.error for row, left in self._present().items() if left.is_at_fault}
 
-    @property
-    def waiting(self) -> set[Row]:
-        """The rows that are left alone now although they are not at fault, or not yet."""
-        return {row for row, left in self._present().items() if not left.is_at_fault}
-
     def _present(self) -> dict[Row, _Left]:
         if not self._left:  # as nearly always
             return {}
         now = steady()
-        for row, left in list(self._left.items()):
-            if left.until + FAULT_PAUSE < now:  # nobody has tried it since: it may be gone
-                self._left.pop(row, None)
+        self._forget_untried(now)
         return {row: left for row, left in list(self._left.items()) if now < left.until}
+
+    def _forget_untried(self, now: float) -> None:
+        """Forget rows that nobody has tried again for long: they may be gone, or well."""
+        for row, left in list(self._left.items()):
+            if left.until + 2 * PATIENCE_SECONDS < now:
+                self._left.pop(row, None)
 
     def failing_for(self, row: Row) -> float:
         """Return for how many seconds a row has failed."""

@@ -35,9 +35,6 @@ SCAN_SHARE = 0.05
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
 
-REFUSED_SECONDS = 60.0
-"""How long jobs are left alone that cannot start; then all of their queue are tried again."""
-
 FORGETTING = 0.9
 """The share of the longest delay that is kept after each shorter one."""
 
