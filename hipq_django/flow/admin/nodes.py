@@ -26,7 +26,6 @@ from hipq_django.admin.job_panel import standing as standing_of_job
 from hipq_django.admin.previews import MAX_READ_CHARS, with_preview
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.validation import id_from
-from hipq_django.flow.admin.descriptions import description
 from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
 from hipq_django.flow.admin.graph_pages import GraphPages
 from hipq_django.flow.admin.masking import (
@@ -315,7 +314,8 @@ class NodeAdmin(GraphPages):
         if not isinstance(found, ComponentDeclaration):
             missing = gettext("this process's code does not declare it")
             return format_html("{} {}", link, badge(missing, "error"))
-        return format_html("{} {}", link, description(found.component))
+        does = (found.component.__doc__ or "").strip().partition("\n")[0]
+        return format_html("{} {}", link, does)
 
     to_queue = column(_("queue"), lambda self, node: self.link(Queue, node.queue_id, node.queue))
     to_parent = column(

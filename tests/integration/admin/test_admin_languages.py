@@ -20,9 +20,7 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.states import Outcome, State
 from hipq_django.flow import testing
-from hipq_django.flow.admin.descriptions import SHIPPED
 from hipq_django.flow.admin.node_actions import VERBS
-from hipq_django.flow.declaring import all_components
 from hipq_django.flow.models import Graph, Message, Node, NodePort
 from hipq_django.maintenance.recovery import time_out_overdue
 from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
@@ -302,7 +300,12 @@ def test_no_word_of_a_page_of_flows_stays_english(
 ) -> None:
     urls = [list_url(model) for model in (Node, Graph)] + addresses_of_nodes()
     urls += [page_url(row) for model in (Node, Graph) for row in model.objects.all()]
-    left = {url: left_in_english(html(admin_client, url)) - NAMES for url in urls}
+    left = {}
+    for url in urls:
+        page = html(admin_client, url)
+        for component in flow.components():  # what their code says of them is not translated
+            page = page.replace(component["description"].partition("\n")[0], "")
+        left[url] = left_in_english(page) - NAMES
 
     assert {url: words for url, words in left.items() if words} == {}
 
@@ -412,12 +415,6 @@ def test_no_word_of_what_is_done_to_a_graph_stays_english(
     sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
     assert told(admin_client.post(page_url(row), sent, follow=True)) == {"shop"}
     assert told(admin_client.get(page_url(Node(pk=99)), follow=True)) == set()
-
-
-def test_what_a_shipped_component_does_can_be_translated() -> None:
-    shipped = [c.component for c in all_components("default") if c.name.startswith("flow.")]
-
-    assert {(made.__doc__ or "").strip().partition("\n")[0] for made in shipped} == SHIPPED
 
 
 def test_the_history_is_kept_in_english(admin_client: Client, made_up_language: None) -> None:
