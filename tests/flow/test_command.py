@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db.models import QuerySet
 
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.management.commands import hipq_flow as hipq_flow_command
-from hipq_django.flow.models import Node
 from tests.flow.conftest import in_status
 
 pytestmark = pytest.mark.django_db
@@ -72,40 +68,6 @@ def test_a_failed_node_says_why_and_runs_by_force() -> None:
         hipq_flow("run", str(node.pk))
 
     assert hipq_flow("run", str(node.pk), "--force") == f"{node}: queued\n"
-
-
-@pytest.fixture
-def goes(monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node that is deleted between the look at a list and that at each of its nodes."""
-    node = flow.start("t.double", run=False)
-    listed = hipq_flow_command._shown
-
-    def shown(nodes: QuerySet[Any]) -> list[Any]:
-        rows = listed(nodes)
-        if node.exists():
-            node.terminate(force=True)
-            node.delete()
-        return rows
-
-    monkeypatch.setattr(hipq_flow_command, "_shown", shown)
-    return node
-
-
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_node_that_goes_while_all_are_shown_is_left_out(goes: Node, more: tuple[str]) -> None:
-    stays = flow.start("t.sum", run=False)
-
-    output = hipq_flow(*more)
-
-    assert not goes.exists()
-    assert "t.double" not in output
-    assert str(stays.pk) in output
-    assert "t.sum" in output
-
-
-def test_a_node_that_goes_while_it_is_shown_is_told(goes: Node) -> None:
-    with pytest.raises(CommandError, match=f"node {goes.pk} was deleted"):
-        hipq_flow("show", str(goes.pk))
 
 
 def test_the_problems_of_a_spec_are_printed(spec: str, tmp_path: Path) -> None:

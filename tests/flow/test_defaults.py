@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +15,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Message
 from hipq_django.flow.runs import defaults
 from hipq_django.flow.runs.companion import Runs
-from hipq_django.flow.web.showing import shown_ports
-from tests.testapp.flows import Both, Script
+from tests.testapp.flows import Both
 
 pytestmark = pytest.mark.django_db
 
@@ -44,69 +43,6 @@ def pile_up(port: flow.Port, count: int = MANY) -> None:
     """Let so many defaults lie on a port, as single writes leave them."""
     row = port.row
     Message.objects.bulk_create(Message(port=row, data=i, as_default=True) for i in range(count))
-
-
-class Asked:
-    """Counts the messages that statements read."""
-
-    def __init__(self) -> None:
-        self.statements: list[tuple[str, Any]] = []
-
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Note a statement; be a wrapper of the connection's statements."""
-        if "create_time" in sql and "hipq_flow_message" in sql and "INSERT" not in sql:
-            self.statements.append((sql, params))
-        return execute(sql, params, many, context)
-
-    def rows(self) -> int:
-        """Return how many rows they have, and forget them."""
-        asked, self.statements = self.statements, []
-        found = 0
-        with connection.cursor() as cursor:
-            for sql, params in asked:
-                cursor.execute(sql, params)
-                found += len(cursor.fetchall())
-        self.statements = []
-        return found
-
-
-@pytest.fixture
-def asked() -> Iterator[Asked]:
-    noted = Asked()
-    with connection.execute_wrapper(noted):
-        yield noted
-
-
-def test_a_run_reads_the_newest_default_only(script: Script, asked: Asked) -> None:
-    node = flow.start("t.scripted", inputs={"item": {"mode": "memory"}}, run=False)
-    pile_up(node.inputs["item"])
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        seen.append((run.item.read(), asked.rows()))
-
-    script.perform = perform
-    node.run()
-    testing.drain()
-
-    assert seen == [(MANY - 1, 1)]
-    assert left(node.inputs["item"]) == []
-    assert node.inputs["item"].default == MANY - 1
-
-
-def test_who_looks_at_a_port_reads_the_newest_default_only(asked: Asked) -> None:
-    node = flow.start(Both, inputs={"a": {"default": 0}, "b": {"mode": "memory"}}, run=False)
-    other = flow.start(Both, run=False)
-    pile_up(node.inputs["b"])
-
-    assert node.inputs["b"].default == MANY - 1
-    assert asked.rows() == 1
-    shown = shown_ports(node, tells=True)["inputs"]
-    assert asked.rows() == 1
-    assert shown["a"] == {"size": 0, "default": 0}
-    assert shown["b"] == {"size": 0, "default": MANY - 1}
-    node.inputs["b"].move_to(other.inputs["b"])
-    assert other.inputs["b"].default == MANY - 1
 
 
 def test_what_is_written_together_leaves_its_last_default() -> None:
@@ -142,18 +78,7 @@ def read(node: flow.Node) -> Any:
     return node.inputs["item"].read()
 
 
-def show(node: flow.Node) -> Any:
-    return shown_ports(node, tells=True)["inputs"]["item"]["default"]
-
-
-def copy(node: flow.Node) -> Any:
-    """Move what lies there to a port that has the former default."""
-    other = flow.start("t.scripted", inputs={"item": {"default": "old"}}, run=False)
-    node.inputs["item"].move_to(other.inputs["item"])
-    return other.inputs["item"].default
-
-
-@pytest.mark.parametrize("see", [look, read, show, copy])
+@pytest.mark.parametrize("see", [look, read])
 def test_a_default_that_a_run_settles_while_somebody_looks_at_it_is_seen(
     see: Callable[[flow.Node], Any],
 ) -> None:

@@ -23,18 +23,6 @@ def far(x: Any) -> Any:
     return x
 
 
-@flow.component("t.in_two_instances", instance="other")
-@flow.component("t.in_two_instances")
-class InTwoInstances(flow.Component):
-    """Is declared for two instances."""
-
-    x, out = flow.In(), flow.Out()
-
-    def perform(self) -> None:
-        for x in self.each("x"):
-            self.out.write(x)
-
-
 @hipq.job_type("t.far_job", instance="other")
 def far_job(job: hipq.Job) -> Any:
     """Is what a stage of another instance enqueues."""
@@ -64,13 +52,6 @@ def test_a_component_is_of_the_instance_for_which_it_is_declared(code: Any, inst
         flow.start(code, instance=instance)
     assert not flow.Node.objects.using("default").exists()
     assert not flow.Node.objects.using("other").exists()
-
-
-def test_a_class_may_be_declared_for_several_instances() -> None:
-    for instance in ("default", "other"):
-        node = flow.start(InTwoInstances, instance=instance, data={"x": [1]})
-        testing.drain(instance=instance)
-        assert node.outputs["out"].read() == 1
 
 
 _ids = count(1_000_000, 1_000)
@@ -106,10 +87,7 @@ def row_of(node: flow.Node) -> int:
 RUNS: dict[str, Callable[[Any, flow.Node], Any]] = {
     "adopt": lambda run, node: run.adopt(node, "kid"),
     "disown": lambda run, node: run.disown(node),
-    "child adopts": lambda run, node: run.child("child").adopt(node, "kid"),
-    "child disowns": lambda run, node: run.child("child").disown(node),
     "connect": lambda run, node: run.out.connect(node.inputs["in"]),
-    "disconnect": lambda run, node: run.out.disconnect(node.inputs["in"]),
     "move_to": lambda run, node: run.inputs["item"].move_to(node.inputs["in"]),
 }
 
@@ -137,7 +115,6 @@ def test_a_run_does_nothing_to_a_node_of_another_instance(
 
 OUTSIDE: dict[str, Callable[[Port, Port], Any]] = {
     "connect": lambda source, target: source.connect(target),
-    "disconnect": lambda source, target: source.disconnect(target),
     "move_to": lambda source, target: source.move_to(target),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import connecting, testing
 from hipq_django.flow.models import Message, StagedJob
-from hipq_django.flow.runs import run as runs, unread
+from hipq_django.flow.runs import run as runs
 from hipq_django.flow.runs.loading import FIRST_PAGE
-from hipq_django.flow.statements import LARGE, left_out
+from hipq_django.flow.statements import LARGE
 from hipq_django.flow.values import MAX_VOLUME
 from tests.declaring import Declare
 from tests.memory import peak_of
@@ -113,43 +112,6 @@ def test_large_messages_that_somebody_takes_meanwhile_are_passed_over(
     assert (node.status, Message.objects.exists()) == ("completed", False)
 
 
-def repeated(number: int, size: int) -> str:
-    """Return a text that PostgreSQL makes much smaller."""
-    return str(number % 10) * size
-
-
-@pytest.mark.parametrize("made", [text, repeated])
-@pytest.mark.parametrize("gone", [0, 1])
-def test_however_sizes_differ_not_more_is_read_at_once(
-    gone: int, made: Any, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read_at_once, size = list[int](), 200_000
-
-    def noted(*args: Any) -> dict[int, str | None]:
-        found = left_out(*args)
-        read_at_once.append(sum(len(each) for each in found.values() if each))
-        return found
-
-    monkeypatch.setattr(unread, "left_out", noted)
-    given = [text(0), *(made(n, size) for n in range(1, 30))]
-    read: list[Any] = []
-
-    def perform(run: Any) -> None:
-        for message in Message.objects.order_by("pk")[:gone]:
-            message.delete()
-        read.extend(run.each("item"))
-
-    script.perform = perform
-    node = flow.start("t.scripted", run=False)
-    node.inputs["item"].write_many(given)
-    monkeypatch.setattr(runs, "MAX_VOLUME", 30 * size)
-    testing.drain()
-
-    assert read == given[gone:]
-    assert max(read_at_once) <= unread.LARGE_AT_ONCE + size
-    assert sum(read_at_once) >= 29 * size
-
-
 @pytest.fixture
 def give_back(declare: Declare) -> None:
     """A job type that returns what it is given."""
@@ -180,16 +142,6 @@ def test_a_stage_hands_on_large_results_by_and_by(monkeypatch: pytest.MonkeyPatc
     assert root.status == "completed"
 
 
-@pytest.mark.usefixtures("give_back")
-def test_the_default_of_its_in_port_is_no_message_for_a_stage() -> None:
-    root = flow.start(STAGE)
-    root.children["give_back"].inputs["in"].default = "again and again"
-    root.inputs["in"].write("once")
-    testing.drain()
-
-    assert [message["data"] for message in root.outputs["out"]] == ["once"]
-
-
 def test_a_port_with_many_is_connected_in_little_memory() -> None:
     node, target = flow.start("t.scripted", run=False), flow.start("t.sum", run=False)
     there = target.inputs["number"]
@@ -201,25 +153,6 @@ def test_a_port_with_many_is_connected_in_little_memory() -> None:
 
     assert there.size == 2_000
     assert peak < 2_000 * 2 * LARGE  # what all of them have together
-
-
-@pytest.mark.usefixtures("all_is_logged")
-def test_many_are_moved_in_their_order_as_one(
-    monkeypatch: pytest.MonkeyPatch, logged: Callable[[], list[Any]]
-) -> None:
-    monkeypatch.setattr(connecting, "PAGE_SIZE", 3)
-    node, target = flow.start("t.sum", run=False), flow.start("t.sum", run=False)
-    source, there = node.inputs["number"], target.inputs["number"]
-    node.pause()
-    target.pause()
-    source.write_many(range(10))
-    before = len(logged())
-
-    assert source.move_to(there, there) == [*range(10)]
-    assert (source.size, there.peek(99)) == (0, [*range(10)])
-    [entry] = logged()[before:]
-    for side in ("read", "write"):
-        assert [line["data"] for line in entry[side]] == [[*range(10)]]
 
 
 @pytest.mark.parametrize("verb", ["connect", "move_to"])

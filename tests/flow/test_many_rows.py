@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from hipq_django import flow
-from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, Node, NodePort, Wake
-from hipq_django.flow.runs.dispatching import dispatch
+from hipq_django.flow.models import Message, Node, NodePort
 
 pytestmark = pytest.mark.django_db
 
@@ -62,33 +58,6 @@ def test_a_tree_is_terminated_and_deleted(tree: flow.Node, is_heard: bool) -> No
 
     assert [*Node.objects.all()] == [other]
     assert not NodePort.objects.exclude(node=other.pk).exists()
-
-
-def statements_of(tree: flow.Node, **how: Any) -> int:
-    """Return by how many statements a tree is terminated."""
-    with CaptureQueriesContext(connection) as asked:
-        tree.terminate(recursive=True, **how)
-    return len(asked)
-
-
-@pytest.mark.parametrize(("force", "is_heard"), [(False, False), (True, True)])
-def test_a_tree_is_terminated_by_few_statements(force: bool, is_heard: bool) -> None:
-    """They are made under the locks of all its nodes."""
-    if is_heard:
-        flow.start("flow.widget", run=False, inputs={"a": {"channels": ["/flow"]}})
-
-    def running(count: int) -> flow.Node:
-        root = flow.start("flow.widget")
-        for number in range(count):
-            root.spawn(f"child {number}", "flow.widget")
-        assert dispatch(get_instance("default")) > count
-        return root
-
-    small, large = running(8), running(40)
-
-    statements_of(small, force=force)  # what is read once is known then
-    assert statements_of(running(8), force=force) == statements_of(large, force=force)
-    assert Wake.objects.values("node").distinct().count() >= 49
 
 
 @pytest.mark.conformance

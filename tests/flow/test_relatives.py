@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -33,10 +31,6 @@ def names(ports: Any) -> list[str]:
     return sorted(ports)
 
 
-def pause(node: flow.Node) -> None:
-    node.pause()
-
-
 def end(node: flow.Node) -> None:
     node.terminate(recursive=True)
     testing.drain()
@@ -52,21 +46,11 @@ VERBS = {
         {"a": 1, "b": 2, "c": 3},
         lambda node: node.state.set(a=0, c=3),
     ),
-    "state.unset": Verb(
-        lambda node: node.state.unset("a"),
-        lambda node: node.state.all(),
-        {"a": 0, "c": 3},
-        {"c": 3},
-        lambda node: node.state.set(a=0, c=3),
-    ),
     "aliases.add": Verb(
         lambda node: node.aliases.add("new"),
         lambda node: list(node.aliases),
         ["child"],
         ["child", "new"],
-    ),
-    "aliases.remove": Verb(
-        lambda node: node.aliases.remove("child"), lambda node: list(node.aliases), ["child"], []
     ),
     "set_ports": Verb(
         lambda node: node.set_ports(inputs={"x": {"type": int, "default": 5}}),
@@ -80,26 +64,11 @@ VERBS = {
         [],
         ["startup", "perform"],
     ),
-    "run at": Verb(
-        lambda node: node.run(wait=3600), lambda node: node.status, "completed", "queued"
-    ),
-    "run by force": Verb(
-        lambda node: node.run(force=True), lambda node: node.status, "terminated", "completed", end
-    ),
     "terminate": Verb(
         lambda node: node.terminate(), lambda node: node.status, "completed", "terminated"
     ),
-    "terminate by force": Verb(
-        lambda node: node.terminate(force=True),
-        lambda node: (node.status, Recorder.calls),
-        ("completed", []),
-        ("terminated", []),
-    ),
     "delete": Verb(lambda node: node.delete(), lambda node: node.exists(), True, False, end),
     "pause": Verb(lambda node: node.pause(), lambda node: flow.get(node.pk).paused, False, True),
-    "resume": Verb(
-        lambda node: node.resume(), lambda node: flow.get(node.pk).paused, True, False, pause
-    ),
     "spawn": Verb(
         lambda node: node.spawn("new", Double, run=False, data={"number": [1]}),
         lambda node: sorted(node.children),
@@ -229,34 +198,6 @@ def test_a_run_sees_what_it_has_set_in_the_state_of_a_relative(
     assert child.state.all() == {"b": 3, "c": 4}
 
 
-FAR: dict[str, Callable[[Any], Any]] = {
-    "grandparent": lambda run: run.parent.parent,
-    "sibling": lambda run: run.parent.child("sibling"),
-    "grandchild": lambda run: run.child("below").children["bottom"],
-    "node of a port": lambda run: run.parent.outputs["out"].node,
-}
-
-
-@pytest.mark.parametrize("far", FAR.values(), ids=FAR)
-def test_relatives_of_relatives_are_relatives(far: Callable[[Any], Any], script: Script) -> None:
-    top = flow.start(Double, run=False)
-    parent = top.spawn("parent", Double, run=False)
-    parent.spawn("sibling", Double, run=False)
-    node = parent.spawn("node", "t.scripted", run=False)
-    node.spawn("below", Double, run=False).spawn("bottom", Double, run=False)
-    changed: list[flow.Node] = []
-
-    def perform(run: Any) -> None:
-        changed[:] = [far(run)]
-        changed[0].pause()
-        assert not flow.get(changed[0].pk).paused
-
-    script.perform = perform
-    testing.run_inline(node)
-
-    assert flow.get(changed[0].pk).paused
-
-
 def test_a_run_that_terminates_the_tree_it_is_in_shuts_down_itself(script: Script) -> None:
     root = flow.start(Double, run=False)
     node = root.spawn("node", "t.scripted", run=False)
@@ -288,46 +229,6 @@ def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Scri
     assert node.state.all() == {"a": 1, "b": 2}
 
 
-def test_a_run_whose_parent_was_deleted_has_none(script: Script) -> None:
-    parent = flow.start("flow.widget", run=False)
-    child = parent.spawn("child", "t.scripted")
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        parent.disown("child")
-        parent.terminate(force=True)
-        assert parent.delete()
-        seen.append(run.parent)
-
-    script.perform = perform
-    testing.drain()
-
-    assert seen == [None]
-    assert child.status == "completed"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_async_code_changes_relatives_when_its_run_ends() -> None:
-    node = flow.start(AsyncParent, run=False)
-    child = node.spawn("child", Double, run=False)
-    testing.run_inline(node)
-
-    assert node.state["seen"] == [{"a": 1}, False]
-    assert (child.state.all(), flow.get(child.pk).paused) == ({"a": 1}, True)
-
-
-@flow.component("t.async_parent")
-class AsyncParent(flow.Component):
-    """Changes its child in async code."""
-
-    async def perform(self) -> None:
-        child = await self.achild("child")
-        assert child is not None
-        await child.state.aset(a=1)
-        await child.apause()
-        self.state.set(seen=[await child.state.aall(), (await flow.aget(child.pk)).paused])
-
-
 @pytest.mark.parametrize("status", ["completed", "failed", "terminated"])
 def test_a_run_is_told_whether_a_relative_would_run_and_be_deleted_now(
     status: str, root: flow.Node, script: Script, recorder: Any
@@ -352,8 +253,6 @@ def test_a_run_is_told_whether_a_relative_would_run_and_be_deleted_now(
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "lock": lambda node: node.lock(5),
-    "refresh_lock": lambda node: node.refresh_lock(5),
-    "unlock": lambda node: node.unlock("token"),
     "state.change": lambda node: node.state.change(dict),
 }
 
@@ -380,15 +279,12 @@ def test_what_answers_at_once_is_refused_with_the_way_out(root: flow.Node, scrip
 
 BAD: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
     "state": (lambda run: run.child("child").state.set(a=object()), flow.InvalidPortError),
-    "key": (lambda run: run.child("child").state.unset("flow.spec"), flow.InvalidPortError),
     "alias": (lambda run: run.child("child").aliases.add("1"), flow.InvalidAliasError),
-    "moment": (lambda run: run.child("child").run(wait=-1), flow.FlowError),
     "port": (
         lambda run: run.child("child").set_ports(inputs={"x": {"default": object()}}),
         flow.InvalidPortError,
     ),
     "spec": (lambda run: run.child("graph").apply({"nodes": 1}), flow.GraphError),
-    "no graph": (lambda run: run.child("child").apply(EMPTY), flow.GraphError),
     "name": (lambda run: run.child("child").adopt(flow.get("orphan"), ""), flow.FamilyError),
 }
 
@@ -430,33 +326,3 @@ def test_a_run_fails_if_a_relative_cannot_be_changed_when_it_ends(
 
 
 # Of many children
-
-
-def read_whole(asked: CaptureQueriesContext) -> list[str]:
-    """Return the statements that read whole children of a node, their states too."""
-    whole = [one["sql"] for one in asked if '"hipq_flow_node"."args"' in one["sql"]]
-    return [sql for sql in whole if "parent_id" in sql.partition("WHERE")[2]]
-
-
-def test_one_child_is_read_alone(script: Script) -> None:
-    parent = flow.start("t.scripted", run=False)
-    one, two = (parent.spawn(name, "t.sum", run=False) for name in ("one", "two"))
-    found: list[Any] = []
-
-    def perform(run: Any) -> None:
-        found.extend(run.child(name) for name in ("two", "two", "three"))
-        found[0].state.set(said=1)
-        with CaptureQueriesContext(connection) as asked:
-            found.extend([run.children["two"], run.child("one")])
-        assert len(read_whole(asked)) == 1
-
-    script.perform = perform
-    parent.run()
-    with CaptureQueriesContext(connection) as asked:
-        testing.drain()
-
-    assert found == [two, two, None, two, one]
-    assert found[0] is found[1]
-    assert two.state.all() == {"said": 1}
-    by_name = [sql for sql in read_whole(asked) if '"name"' in sql.partition("WHERE")[2]]
-    assert len(by_name) == 2  # of two and of three: once each

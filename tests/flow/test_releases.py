@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.test import Client
-from django.urls import reverse
-from pytest_django import Settings
 
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
-from hipq_django.flow.graphs.publicity import check_public
 from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.models import Job
 from tests.declaring import Declare
@@ -109,23 +105,6 @@ def test_a_graph_follows_a_spec_with_either_name(rename: Rename, spec: dict[str,
     assert results(started) == [2]
 
 
-def test_a_public_job_is_public_by_either_name(rename: Rename, settings: Settings) -> None:
-    rename()
-    for named in (OLD_JOB, NEW_JOB):
-        settings.HIPQ = {"default": {"FLOW": {"PUBLIC_JOBS": [named]}}}
-        assert check_public("default", BEFORE) == check_public("default", AFTER) == []
-    settings.HIPQ = {"default": {"FLOW": {"PUBLIC_JOBS": ["ship"]}}}
-    assert [problem.path for problem in check_public("default", AFTER)] == ["nodes.charge.jobs"]
-
-
-def test_the_page_of_a_node_says_what_the_code_says(rename: Rename, admin_client: Client) -> None:
-    node = flow.start(OLD)
-    rename()
-    page = admin_client.get(reverse("admin:hipq_flow_node_change", args=[node.pk]))
-
-    assert "does not declare it" not in page.content.decode()
-
-
 # Queues
 
 
@@ -148,18 +127,6 @@ def test_a_node_follows_its_component_to_another_queue() -> None:
     assert node.info["queue"] == "fast"
     graph = flow.start({"nodes": {"x": {"component": MOVED, "init": node.pk}}})
     assert graph.child("x") == node
-
-
-def test_a_node_that_was_given_a_queue_stays_there() -> None:
-    release()
-    node = flow.start(MOVED, job={"queue": "own"}, run=False)
-    graph = flow.start({"nodes": {"x": {"component": MOVED, "queue": "default"}}})
-    child = graph.child("x")
-    assert child is not None
-    release(queue="fast")
-
-    assert queues_of_runs(node) == ["own"] * 2
-    assert queues_of_runs(child) == ["default"] * 2
 
 
 # Ports
@@ -233,14 +200,3 @@ def test_a_graph_is_joined_with_ports_of_a_new_release(growing: flow.Node) -> No
     testing.drain()
 
     assert list(growing.outputs["more"]) == [[1, 5], [2, 7]]
-
-
-def test_a_wildcard_does_not_stand_for_a_port_of_a_new_release(growing: flow.Node) -> None:
-    node = growing.children["one"]
-    with pytest.raises(flow.UnknownPortError, match="no in-port 'limit'"):
-        node.inputs["limit"].write("nonsense")
-    node.inputs["x"].write(1)
-    testing.drain()
-
-    assert node.inputs["limit"].default == 5
-    assert node.outputs["more"].read() == [1, 5]

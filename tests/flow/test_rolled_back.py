@@ -5,7 +5,6 @@ SQLite gives ids of rows that were rolled back to others.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -135,41 +134,3 @@ def test_a_node_that_was_deleted_says_so(pair: Pair) -> None:
     node = gone(pair.stranger)
 
     assert Wrong().try_all(USES, node) == []
-
-
-OF_PORTS: dict[str, Callable[[flow.Port], Any]] = {
-    "write": lambda port: port.write(1),
-    "read": lambda port: port.read(),
-    "peek": lambda port: port.peek(),
-    "size": lambda port: port.size,
-    "has_data": lambda port: port.has_data,
-    "default": lambda port: port.default,
-    "set the default": lambda port: setattr(port, "default", 5),
-    "delete the default": lambda port: delattr(port, "default"),
-    "channels": lambda port: port.channels,
-    "set the channels": lambda port: setattr(port, "channels", ["/orders"]),
-    "connect": lambda port: port.connect(flow.start("flow.connect", run=False).inputs["in"]),
-    "disconnect": lambda port: port.disconnect(),
-    "move_to": lambda port: port.move_to(flow.start("flow.connect", run=False).inputs["in"]),
-}
-"""What can be done with a port."""
-
-
-def test_a_port_that_was_rolled_back_is_no_other_one(pair: Pair) -> None:
-    pair.stranger.outputs["out"].write("the stranger's")
-    own = pair.stranger.outputs["out"]
-
-    assert Wrong().try_all(OF_PORTS, flow.Port(pair.lost, "out", "out")) == []
-    assert own.peek() == ["the stranger's"]
-
-
-def test_no_verb_of_nodes_was_forgotten() -> None:
-    own = {
-        name
-        for name, member in vars(flow.Node).items()
-        if inspect.isfunction(member) or isinstance(member, property)
-    }
-    verbs = {name for name in own if name.removeprefix("a") not in own - {name} and name[0] != "_"}
-    tested = {name.split()[0].split(".")[0] for name in USES}
-
-    assert verbs - tested == {"exists", "using"}  # neither raises

@@ -29,12 +29,6 @@ def test_the_rows_of_nodes_have_room_for_their_next_versions() -> None:
     assert options_of("hipq_flow_node") == {"fillfactor=70"}
 
 
-def test_messages_are_vacuumed_as_early_as_jobs() -> None:
-    of_jobs = {option for option in options_of("hipq_job") if option.startswith("autovacuum_")}
-
-    assert options_of("hipq_flow_message") == of_jobs
-
-
 def test_only_what_is_changed_seldom_has_a_constraint_of_a_foreign_key() -> None:
     """Each such constraint locks a row of the other table for each row that is inserted."""
     rows = selected("""
@@ -48,14 +42,6 @@ def test_only_what_is_changed_seldom_has_a_constraint_of_a_foreign_key() -> None
         ("hipq_flow_channel", "port_id"),
         ("hipq_flow_node", "parent_id"),
     }
-
-
-def test_nodes_of_a_component_are_found_in_the_order_of_their_ids() -> None:
-    rows = selected("SELECT indexdef FROM pg_indexes WHERE tablename = 'hipq_flow_node'")
-    of_types = [sql for (sql,) in rows if "(job_type_id" in sql]
-
-    assert len(of_types) == 1
-    assert of_types[0].endswith("(job_type_id, id)")
 
 
 @pytest.mark.parametrize("name", ["4711", "_x"])

@@ -54,10 +54,6 @@ def read(run: Any) -> str:
     return str(run.item.read()["card"])
 
 
-def popped(run: Any) -> str:
-    return str(run.item.read().pop("card"))
-
-
 def written(run: Any) -> str:
     run.out.write({"card": CARD})
     run.item.read()
@@ -96,7 +92,7 @@ def argument_of_the_parent(run: Any) -> str:
 
 
 SEEN = [
-    read, popped, written, own_state, carried, handed_on, set_as_default,
+    read, written, own_state, carried, handed_on, set_as_default,
     of_a_default, state_of_the_parent, argument_of_the_parent,
 ]  # fmt: skip
 
@@ -142,36 +138,6 @@ def test_whatever_the_code_has_seen(
     assert not [card for card in cards if card in stored + caplog.text]
     for text in ("at once", "as an error", "raised"):
         assert f"{text}: {MASK}" in stored
-
-
-LONG = "sesame" * 25
-
-
-@pytest.mark.parametrize(
-    "misuse",
-    [
-        lambda run, long: run.out.write_many(long),
-        lambda run, long: flow.log([long]),
-        lambda run, long: long,
-    ],
-    ids=["write_many", "log", "returned"],
-)
-def test_an_error_that_quotes_what_it_refuses_shows_no_part_of_it(
-    misuse: Callable[[Any, str], Any], surrounded: flow.Node, script: Script
-) -> None:
-    """A part would not be found where errors are masked."""
-    surrounded.inputs["item"].write({"card": LONG})
-
-    def perform(run: Any) -> Any:
-        [_, order] = list(run.item)
-        return misuse(run, order["card"])
-
-    script.perform = perform
-    testing.drain(errors=False)
-
-    stored = all_that_is_stored(surrounded)
-    assert "Error: " in stored
-    assert "sesame" not in stored
 
 
 @flow.component("t.quotes")
@@ -260,45 +226,6 @@ def test_an_entry_with_lists_of_its_own(key: str, lines: list[Any], stored: list
     entry = LogEntry.objects.get().entry
     assert entry[key] == stored
     assert entry["note"] == f"for {MASK}"
-
-
-def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    def perform(run: Any) -> None:
-        card = run.item.read()["card"]
-        with run.finishing():
-            pass
-        raise CodeError(card)
-
-    script.perform = perform
-    flow.start(Scripted, data={"item": [{"card": CARD}]})
-    testing.drain(errors=False)
-
-    assert "raised_after_finishing" in caplog.text
-    assert CARD not in caplog.text
-
-
-def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """The run has waited for an answer since, which may be in another process."""
-
-    def perform(run: Any) -> Any:
-        run.out.write({"card": run.item.read()["card"]})
-        run.job.set_key("waits")
-        return hipq.WAIT
-
-    script.perform = perform
-    node = flow.start(Scripted, data={"item": [{"card": CARD}]}, run=False)
-    target = flow.start("t.double", run=False, inputs={"number": {}})
-    node.outputs["out"].connect(target.inputs["number"])
-    target.set_ports(inputs={"number": {"type": "int"}})
-    node.run()
-    testing.drain(errors=False)
-    script.perform = None
-    hipq.complete("t.scripted", "waits")
-    testing.drain(errors=False)
-
-    stored = all_that_is_stored(node)
-    assert "PortTypeError" in stored
-    assert CARD not in stored + caplog.text
 
 
 def test_a_poisoned_message_comes_out_whole() -> None:

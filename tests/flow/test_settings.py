@@ -6,23 +6,13 @@ import pytest
 from pytest_django import Settings
 
 from hipq_django.checks import check_flow
-from hipq_django.conf import rules
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.flow import apps
 from hipq_django.flow.checks import check_settings
 from hipq_django.flow.settings import flow_settings
 
 
 def nobody(request: Any) -> None:
     """Find nobody."""
-
-
-def test_the_app_is_loaded_with_a_wrong_setting_which_the_checks_report(settings: Settings) -> None:
-    settings.HIPQ = {"default": {"NO_SUCH_KEY": 1}}
-
-    apps._declare_components()
-
-    assert list(rules.problems())
 
 
 @pytest.mark.parametrize("given", [nobody, "tests.flow.test_settings.nobody"])

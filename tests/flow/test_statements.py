@@ -59,14 +59,3 @@ def _write_and_read(script: Script, value: Any, count: int) -> None:
     testing.drain()
 
     assert list(node.outputs["out"]) == [to_json(value)] * 2 * count
-
-
-def test_values_that_are_read_while_they_are_written_are_all_written(script: Script) -> None:
-    """Each message that `each` gives sets a mark in the middle of `write_many`."""
-    node = flow.start("t.scripted", run=False)
-    node.inputs["item"].write_many([1, 2, 3])
-    script.perform = lambda run: run.out.write_many(run.each("item"))
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [1, 2, 3]
-    assert node.inputs["item"].size == 0

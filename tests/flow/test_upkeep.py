@@ -9,8 +9,6 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
@@ -153,19 +151,6 @@ def test_the_doctor_names_ports_that_a_release_declares_no_more(release: Release
     for node in nodes:
         node.set_ports(inputs={"given": {}})
     assert found() == []
-
-
-def test_the_doctor_asks_as_much_of_many_nodes_as_of_one(release: Release) -> None:
-    release("kept")
-    counts = []
-    for number in (1, 9):
-        for _ in range(number):
-            flow.start("t.released", run=False)
-        with CaptureQueriesContext(connection) as queries:
-            found()
-        counts.append(len(queries))
-
-    assert counts[0] == counts[1]
 
 
 def test_the_doctor_names_an_output_behind_many_that_are_read(

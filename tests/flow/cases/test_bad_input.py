@@ -1,6 +1,5 @@
 """What a node cannot be started with: it is refused there, and does not hold other nodes up."""
 
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -55,11 +54,6 @@ def test_job_options_are_those_of_the_runs() -> None:
     assert run.job_data == {"region": "east", "node": node.pk}
 
 
-@pytest.mark.parametrize("name", ["\0", "a\0b", "a\ud800", "1" * 5_000, "9" * 50, 1.5, None, True])
-def test_what_no_node_can_be_called_finds_nothing(name: Any) -> None:
-    assert flow.find(name) is None
-
-
 NUL = "a\0"
 
 
@@ -95,74 +89,3 @@ def test_no_name_holds_what_databases_refuse(wrong: str) -> None:
 
 
 # Arguments of another kind: (the call, the error, what it is given, what it says)
-
-Call = tuple[Callable[..., Any], type[Exception], list[Any], str]
-
-OF_PORTS: dict[str, Call] = {
-    "write_many": (
-        lambda port, bad: port.write_many(bad),
-        flow.InvalidPortError, [None, "x", 5, {}, -1, b"x"], "give a list of messages, or write",
-    ),
-}  # fmt: skip
-
-OF_RUNS: dict[str, Call] = {
-    "adopt as": (
-        lambda run, bad: run.adopt(run.node, bad),
-        flow.FamilyError, [None, 5, [], {}, -1], "give a text of 1 to 200 characters",
-    ),
-    "each": (
-        lambda run, bad: list(run.each(bad)),
-        flow.UnknownPortError, [None, 5, [], ["x"], {}, -1], "use letters a to z, digits and _",
-    ),
-}  # fmt: skip
-
-OF_NODES: dict[str, Call] = {
-    "lock, retry_delay": (
-        lambda node, bad: node.lock(1, retry_delay=bad),
-        hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
-    ),
-}  # fmt: skip
-
-OF_FLOWS: dict[str, Call] = {
-    "group in": (
-        lambda bad: flow.group(instance=bad).__enter__(),
-        hipq.ConfigurationError, [None, "x", 5, [], {}, -1], "HIPQ has no instance",
-    ),
-    "start in": (
-        lambda bad: flow.start("t.double", instance=bad),
-        hipq.ConfigurationError, [None, "x", 5, [], {}, -1], "HIPQ has no instance",
-    ),
-}  # fmt: skip
-
-
-def check_refused(call: Call, *of: Any) -> None:
-    """Check that each of the values is refused by an error that names it, and the way out."""
-    refused, error, values, said = call
-    for value in values:
-        with pytest.raises(error) as raised:
-            refused(*of, value)
-        assert said in str(raised.value)
-        assert repr(value)[:40] in str(raised.value)
-
-
-def check_all(calls: dict[str, Call], *of: Any) -> None:
-    for call in calls.values():
-        check_refused(call, *of)
-
-
-def test_arguments_of_another_kind_are_refused(script: Script) -> None:
-    """From outside, and in a run, which fails nowhere and changes nothing."""
-
-    def perform(run: Any) -> None:
-        check_all(OF_RUNS, run)
-        check_all(OF_PORTS, run.inputs["x"])
-
-    script.perform = perform
-    node = flow.start("t.scripted", inputs={"x": {}}, run=False)
-    node.inputs["x"].write(1)
-    testing.run_inline(node)
-    check_all(OF_PORTS, node.inputs["x"])
-    check_all(OF_NODES, node)
-    check_all(OF_FLOWS)
-
-    assert (node.status, node.inputs["x"].size) == ("completed", 1)

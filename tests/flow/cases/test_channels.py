@@ -4,13 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from hipq_django import flow
-from hipq_django.database import presence
-from hipq_django.flow import publishing, testing
-from hipq_django.flow.models import LogEntry, Message
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry
 from tests.testapp.flows import CodeError, Double, Recorder, Script, Sum, add
 
 pytestmark = pytest.mark.django_db
@@ -44,28 +41,6 @@ def test_case_091(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     with flow.group():
         out.read()
     assert [entry["read"][0]["data"] for entry in logged()[1:]] == [[2], [3]]
-
-
-@pytest.mark.parametrize("without_log", ["written", "moved"])
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_what_was_moved_without_a_log_is_read_without_one(
-    without_log: str, is_inside: bool, script: Script
-) -> None:
-    """Or was written so, and then moved."""
-
-    def move(port: flow.Port) -> None:
-        with flow.group(log=without_log != "moved"):
-            port.move_to(target.inputs["number"])
-
-    node, target = flow.start("t.scripted", run=False), flow.start(Sum, run=False)
-    target.pause()
-    with flow.group(log=without_log != "written"):
-        node.outputs["out"].write(1)
-    script.perform = lambda run: move(run.out)
-    testing.run_inline(node) if is_inside else move(node.outputs["out"])
-
-    [moved] = Message.objects.filter(port__node=target)
-    assert (moved.data, moved.log) == (1, False)
 
 
 def data_entries(node: flow.Node) -> list[tuple[Any, Any]]:
@@ -143,21 +118,6 @@ def test_a_listener_gets_what_is_read_and_written_and_nothing_is_stored(script: 
     assert not LogEntry.objects.exists()
 
 
-def test_nobody_is_looked_for_at_each_message(
-    node: flow.Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nobody listens, it is asked once in a while; here for as long as the test lasts."""
-    monkeypatch.setattr(presence, "ABSENT_SECONDS", 3_600.0)
-    monkeypatch.setattr(publishing.hears_log, "_absent_until", {})
-    with CaptureQueriesContext(connection) as queries:
-        for number in range(3):
-            node.inputs["number"].write(number)
-            testing.drain()
-
-    asked = [query for query in queries if "'/flow/log'" in query["sql"]]
-    assert len(asked) == 1
-
-
 @pytest.mark.conformance
 def test_case_092(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     value = {"a": [1]}
@@ -219,13 +179,6 @@ def test_case_095(node: flow.Node) -> None:
     published = node.inputs["number"].packet()
     assert published is not None
     assert published.context == {"user": "ann", "channel": "/a/b"}
-
-
-def test_messages_of_runs_say_where_they_come_from() -> None:
-    node = flow.start(add, data={"x": [1]})
-    testing.drain()
-
-    assert Message.objects.get().context["node"] == node.pk
 
 
 def test_case_096() -> None:

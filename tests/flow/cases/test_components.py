@@ -61,17 +61,6 @@ def test_what_is_no_component(code: Any, options: dict[str, Any], why: str) -> N
     assert "t.wrong" not in [component["name"] for component in flow.components()]
 
 
-def test_a_name_is_declared_once() -> None:
-    with pytest.raises(hipq.InvalidJobTypeError, match=r"job type 't\.add' is declared twice"):
-        flow.component("t.add")(lambda x: x)
-
-
-@pytest.mark.django_db
-def test_ports_of_nodes_are_not_given_misspelt_options() -> None:
-    with pytest.raises(flow.InvalidPortError, match="unknown option 'type_', did you mean 'type'"):
-        flow.start("t.add", inputs={"x": {"type_": "int"}})
-
-
 @flow.component("t.sorts", outs=["*"])
 def sorts(x: Any) -> Any:
     """Yields to ports that are not there yet."""

@@ -9,7 +9,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from tests.testapp.flows import Both, CodeError, Recorder, Script
+from tests.testapp.flows import Both, CodeError, Recorder
 
 pytestmark = pytest.mark.django_db
 
@@ -137,16 +137,6 @@ def test_a_tuple_is_complete_when_all_in_it_are(order: Any) -> None:
     assert flow.Node.objects.get(pk=node.pk).state_values == {}
 
 
-def test_a_tuple_is_complete_although_a_loop_in_it_was_left() -> None:
-    data = {"order": ["o", "p"], "item": ["a", "last", "b", "bad"]}
-    node = flow.start(NestedEach, data=data)
-    testing.drain(errors=False)
-
-    assert list(node.outputs["out"]) == [["o", "a"], ["o", "last"]]
-    assert node.inputs["order"].peek(9) == ["p"]
-    assert node.inputs["item"].peek(9) == ["b", "bad"]
-
-
 def test_case_101() -> None:
     flow.start(Recorder)
     flow.start(Recorder, job={"queue": "partner"})
@@ -182,23 +172,3 @@ def test_case_102() -> None:
 def no_node_is_left_running() -> Iterator[None]:
     yield
     assert not [row for row in flow.Node.objects.all() if row.status == "running"]
-
-
-@pytest.mark.parametrize("is_many", [False, True])
-def test_what_is_written_of_defaults_alone_becomes_a_default(
-    script: Script, *, is_many: bool
-) -> None:
-    node = flow.start("t.scripted", inputs={"item": {"default": 7}}, run=False)
-
-    def one_by_one(run: Any) -> None:
-        for value in run.each("item"):
-            run.out.write(value)
-
-    script.perform = one_by_one
-    if is_many:
-        script.perform = lambda run: run.out.write_many(run.each("item"))
-    node.run()
-    testing.drain()
-
-    out = node.outputs["out"]
-    assert (out.size, out.default) == (0, 7)

@@ -12,7 +12,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, Request
 from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
-from tests.testapp.flows import Asks, CannotTakeItsAnswer, CodeError, Double, Recorder, Script
+from tests.testapp.flows import Asks, Double, Recorder, Script
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 Start = Callable[..., flow.Node]
@@ -32,27 +32,6 @@ def test_case_043() -> None:
     assert Recorder.calls == ["startup", "perform"]
 
 
-@pytest.mark.parametrize(
-    "error", [CodeError("as asked"), hipq.Snooze(3_600)], ids=["retry", "snooze"]
-)
-def test_a_run_that_waits_for_something_else_is_not_brought_forward_by_a_lock(
-    error: Exception, script: Script
-) -> None:
-    def perform(run: flow.Component) -> None:
-        raise error
-
-    script.perform = perform
-    node = flow.start("t.scripted_patiently")
-    testing.drain(errors=False)
-    put_back = Job.objects.get()
-    assert (put_back.state, put_back.attempt) == ("retry", 1)
-    token = node.lock(60)
-    assert token
-    assert node.unlock(token)
-
-    assert Job.objects.get().scheduled_run_time == put_back.scheduled_run_time
-
-
 def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:
     """Its run does nothing any more and ends at once; it does not come again and again."""
     node = flow.start(Recorder)
@@ -67,39 +46,6 @@ def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> Non
     testing.drain()
 
     assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
-
-
-def test_a_shutdown_that_is_requeued_does_not_revive_its_node() -> None:
-    node = flow.start(Recorder)
-    assert node.lock(3_600)
-    testing.drain()
-    node.terminate()
-    testing.drain()
-    job = hipq.cancel(Job.objects.live().get())
-    testing.drain()
-    assert node.status == "terminated"
-
-    hipq.requeue(job)
-    testing.drain()
-
-    assert (Recorder.calls, node.status) == ([], "terminated")
-
-
-def test_a_run_that_is_tried_again_with_its_answer_waits_for_the_lock() -> None:
-    node = flow.start(CannotTakeItsAnswer, data={"number": [1]})
-    testing.drain()
-    hipq.complete("t.cannot_take_its_answer", "asked", "yes")
-    testing.drain(errors=False)
-    assert (node.status, Recorder.calls) == ("queued", ["on_response"])
-    token = node.lock(3_600)
-    assert token
-    with hipq.testing.travel(seconds=61):
-        testing.drain(errors=False)
-        assert Recorder.calls == ["on_response"]
-        assert node.unlock(token)
-        testing.drain(errors=False)
-
-    assert Recorder.calls == ["on_response"] * 2
 
 
 def test_case_044(script: Script) -> None:
@@ -321,21 +267,6 @@ def test_case_062() -> None:
     testing.drain()
     assert Recorder.calls == ["startup", "perform"]
     assert node.status == "completed"
-
-
-@pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
-def test_a_child_that_comes_later_ends_with_its_doomed_tree(what: Any, script: Script) -> None:
-    root = flow.start("t.scripted", run=False)
-
-    def perform(run: Any) -> None:
-        root.terminate(delete=True)
-        run.spawn("child", what)
-
-    script.perform = perform
-    root.spawn("spawns", "t.scripted")
-    testing.drain()
-
-    assert not flow.Node.objects.exists()
 
 
 def test_a_tree_is_deleted_when_the_last_one_below_it_is_terminated() -> None:

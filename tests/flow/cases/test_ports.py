@@ -10,7 +10,7 @@ import pytest
 from hipq_django import flow
 from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
-from hipq_django.flow.models import Connection, Message, NodePort
+from hipq_django.flow.models import Message
 from tests.flow.conftest import in_status
 from tests.testapp.flows import (
     Asks,
@@ -19,7 +19,6 @@ from tests.testapp.flows import (
     Page,
     Poisoned,
     Recorder,
-    Script,
     Sum,
     Wild,
 )
@@ -41,19 +40,6 @@ def test_case_072(name: str, node: flow.Node) -> None:
     assert port == flow.get(node.pk).inputs["number"]
     assert hash(port) == hash(flow.get(node.pk).inputs["number"])
     assert port != node.outputs["out"]
-
-
-def test_ports_are_mappings(script: Script) -> None:
-    node = flow.start("t.scripted", run=False)
-    seen: list[Any] = []
-
-    def look(ports: Any) -> list[Any]:
-        return [ports.get("nobody"), ports.get("nobody", 5), ports.get("item"), "item" in ports]
-
-    script.perform = lambda run: seen.extend(look(run.inputs))
-    testing.run_inline(node)
-
-    assert look(node.inputs) == seen == [None, 5, node.inputs["item"], True]
 
 
 @pytest.mark.conformance
@@ -256,38 +242,6 @@ def test_case_087(node: flow.Node) -> None:
     assert [targets[1].read() for _ in range(3)] == [1, 2, NOTHING]
 
 
-def deliver(verb: str, source: flow.Port, *targets: flow.Port) -> None:
-    getattr(source, verb)(*targets)
-
-
-@pytest.mark.parametrize("verb", ["connect", "move_to"])
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_messages_are_not_delivered_to_no_port(verb: str, is_inside: bool, script: Script) -> None:
-    node = flow.start("t.scripted", run=False)
-    port = node.outputs["out"]
-    port.write_many([1, 2])
-    script.perform = lambda run: deliver(verb, run.out)
-
-    with pytest.raises(flow.FlowError, match=rf"{verb}\(\) of .* got no port, so all messages"):
-        testing.run_inline(node) if is_inside else deliver(verb, port)
-    assert port.peek(5) == [1, 2]
-
-
-@pytest.mark.parametrize("verb", ["connect", "move_to"])
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_a_port_that_is_named_twice_gets_messages_once(
-    verb: str, is_inside: bool, script: Script
-) -> None:
-    node, target = flow.start("t.scripted", run=False), flow.start(Sum, run=False)
-    target.pause()
-    port, there = node.outputs["out"], target.inputs["number"]
-    port.write_many([1, 2])
-    script.perform = lambda run: deliver(verb, run.out, there, there)
-    testing.run_inline(node) if is_inside else deliver(verb, port, there, there)
-
-    assert (there.peek(5), port.size) == ([1, 2], 0)
-
-
 def test_case_088(node: flow.Node) -> None:
     target = flow.start(Sum, run=False)
     node.inputs["number"].default = 7
@@ -444,17 +398,6 @@ def test_a_run_reads_no_further_than_what_lay_there_when_it_looked_first(message
     assert runs[-1] != runs[0]
 
 
-def test_a_chain_of_connections_may_be_long() -> None:
-    node = flow.start("flow.placeholder", run=False)
-    names = [f"p{place}" for place in range(1_100)]
-    NodePort.objects.bulk_create(NodePort(node=node, direction="in", name=name) for name in names)
-    rows = NodePort.objects.filter(node=node, name__in=names).order_by("pk")
-    Connection.objects.bulk_create(Connection(source=s, target=t) for s, t in pairwise(rows))
-    node.inputs["p0"].write("arrives")
-
-    assert node.inputs[names[-1]].peek() == ["arrives"]
-
-
 @pytest.mark.conformance
 def test_a_message_goes_along_each_path_to_a_port() -> None:
     node = flow.start("flow.placeholder", run=False)
@@ -485,18 +428,3 @@ def test_a_message_that_would_become_too_many_is_refused(doubling: list[list[flo
 
     assert not Message.objects.exists()
     doubling[-1][0].write("all right")
-
-
-def test_a_subscriber_that_leads_to_too_many_ports_is_left_out(
-    doubling: list[list[flow.Port]], caplog: pytest.LogCaptureFixture
-) -> None:
-    listener = flow.start(Sum, inputs={"number": {"channels": ["/flow"]}}, run=False)
-    listener.pause()
-    doubling[0][0].channels = ["/flow"]
-    node = flow.start(Double, data={"number": [1]})
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [2]
-    assert {"status": "completed"} in listener.inputs["number"].peek(9)
-    assert "subscriber_left_out" in caplog.text
-    assert "leads to more than 10,000 ports" in caplog.text

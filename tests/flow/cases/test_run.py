@@ -11,7 +11,6 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.runs import dispatching
 from tests.flow.conftest import RELEASED, in_status, release, withdraw
 from tests.testapp.flows import CodeError, Double, Fast, Recorder, Script, Slowed
 
@@ -147,24 +146,6 @@ def test_a_later_run_that_is_asked_for_while_the_node_is_paused(ask: str) -> Non
     testing.drain()
 
     assert Recorder.calls == ["startup", "perform"]  # it looks at what came meanwhile
-    runs_later(node)
-
-
-def test_a_run_that_is_wanted_later_while_another_executes(script: Script) -> None:
-    """It comes then, and not at once as well."""
-
-    def perform(run: flow.Component) -> None:
-        Recorder.calls.append("perform")
-        if len(Recorder.calls) == 1:
-            flow.get(run.node.pk).run(wait=3600)
-            testing.due(run.node)
-
-    script.perform = perform
-    node = flow.start("t.scripted")
-    testing.drain()
-
-    assert Recorder.calls == ["perform"]
-    script.perform = lambda run: Recorder.calls.append("perform")
     runs_later(node)
 
 
@@ -438,34 +419,6 @@ def test_a_node_that_runs_too_often_is_slowed_if_nothing_else_is_said() -> None:
     assert Recorder.calls == ["slowed"] * 6
 
 
-@pytest.mark.parametrize("component", [Fast, Slowed])
-def test_a_clock_that_was_ahead_slows_no_node_and_ends_none(component: type) -> None:
-    node = flow.start(component, run=False)
-    with hipq.testing.travel(days=1):
-        testing.run_inline(node)
-    node.run()
-
-    assert testing.due(node) == 1
-    testing.drain()
-    assert (node.status, len(Recorder.calls)) == ("completed", 2)
-
-
-def test_that_a_node_is_slowed_is_logged_once_a_minute(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatching, "_said_slowed", {})
-    node = flow.start(Slowed)
-    for _ in range(5):
-        testing.run_inline(node)
-    for seconds in (0, 13):
-        with hipq.testing.travel(seconds=seconds):
-            testing.drain()
-            node.run()
-            testing.drain()
-
-    assert caplog.text.count("node_slowed") == 1
-
-
 @pytest.mark.parametrize("runs_again", [{"wait": 0.01}, {"wait": 5}, {"at": 0}, {}])
 def test_alarms_do_not_get_round_the_rate(runs_again: dict[str, float], script: Script) -> None:
     """So a loop by alarms cannot spin either."""
@@ -480,16 +433,3 @@ def test_alarms_do_not_get_round_the_rate(runs_again: dict[str, float], script: 
         hipq.testing.run_for(seconds=60)
 
     assert 5 <= len(Recorder.calls) <= 5 + 5
-
-
-def test_a_message_does_not_bring_a_run_forward_beyond_the_rate() -> None:
-    node = flow.start(Slowed)
-    for _ in range(5):
-        testing.run_inline(node)
-    node.run(wait=600)
-    assert testing.due(node) == 0
-    node.run()
-
-    assert testing.due(node) == 0
-    with hipq.testing.travel(seconds=13):
-        assert testing.due(node) == 1

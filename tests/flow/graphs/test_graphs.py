@@ -109,35 +109,10 @@ def test_a_graph_begins_at_its_moment() -> None:
     assert [node.status for node in (graph, *children)] == ["completed"] * 3
 
 
-def test_an_adopted_node_that_leads_back_is_a_problem() -> None:
-    one, two, other = (flow.start("t.add", run=False) for _ in range(3))
-    two.inputs["x"].connect(other.inputs["x"])
-    other.inputs["x"].connect(one.outputs["out"])
-    nodes = {
-        "one": {"component": "t.add", "init": one.pk},
-        "two": {"component": "t.add", "init": two.pk},
-    }
-    with pytest.raises(flow.GraphError, match="go round for ever"):
-        flow.start({"nodes": nodes, "edges": ["one.out -> two.x"]})
-
-    assert one.parent is None
-
-
 def test_a_node_above_the_graph_cannot_be_adopted() -> None:
     root = flow.start("t.add", run=False)
     with pytest.raises(flow.GraphError, match=r"nodes\.x\.init.*above it"):
         root.spawn("graph", {"nodes": {"x": {"component": "t.add", "init": root.pk}}})
-
-
-def test_names_that_are_numbers_are_text_as_in_json() -> None:
-    spec: dict[Any, Any] = {"nodes": {1: {"component": "t.double"}}}
-    node = flow.start(spec, run=False)
-    assert sorted(node.children) == ["1"]
-    child = node.children["1"]
-    node.apply({"nodes": {1: {"component": "t.double"}, 2: {"component": "t.double"}}})
-
-    assert (node.children["1"], sorted(node.children)) == (child, ["1", "2"])
-    assert sorted(node.graph["nodes"]) == ["1", "2"]
 
 
 def test_a_change_that_is_invalid_changes_nothing() -> None:
@@ -153,15 +128,6 @@ def test_a_change_that_is_invalid_changes_nothing() -> None:
         assert node.graph == TWICE
     with pytest.raises(flow.GraphError, match="is no graph"):
         node.children["one"].apply(TWICE)
-
-
-@pytest.mark.parametrize("fits", [True, False])
-def test_a_stage_is_adopted_if_its_arguments_are_those_of_the_spec(fits: bool) -> None:
-    stage = flow.start("flow.jobs", args=["echo", "id", 7 if fits else 8], run=False)
-    spec = {"nodes": {"pay": {"jobs": "echo", "key": "id", "limit": 7, "init": stage.pk}}}
-    assert (flow.check(spec) == []) == fits
-    if fits:
-        assert flow.start(spec).children == {"pay": stage}
 
 
 def test_a_graph_tells_how_its_children_are_also_those_it_loses_and_gets() -> None:

@@ -12,7 +12,6 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.library import filtering, waiting
 from hipq_django.flow.models import Message
-from hipq_django.job_types.registry import redactor_of_declared
 from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
@@ -138,70 +137,11 @@ def test_delay_hands_on_so_long_after_it_came(waits: bool) -> None:
     assert list(node.outputs["out"]) == ["a", "b"]
 
 
-def test_a_delay_that_never_ends_is_refused_where_it_is_taken() -> None:
-    node = flow.start("flow.delay", data={"in": ["a"], "delay": [60]})
-    testing.drain()
-    node.inputs["in"].write("b")
-    node.inputs["delay"].write(1e15)
-    with pytest.raises(flow.FlowError, match="give at most 316,224,000 seconds"):
-        testing.drain()
-    assert node.inputs["in"].peek() == ["b"]
-    node.inputs["delay"].read()
-    node.inputs["delay"].write(0)
-    with hipq.testing.travel(seconds=61):
-        node.run(force=True)
-        testing.drain()
-
-    assert list(node.outputs["out"]) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("delays", "at_once"),
-    [([60] * 10, 0), ([0] * 10, 10), ([0] * 9 + [60], 9)],
-    ids=["all wait", "all due", "some due"],
-)
-def test_a_delay_holds_so_much_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, delays: list[int], at_once: int
-) -> None:
-    """The rest stays on its port; of all that is due nothing is held."""
-    monkeypatch.setattr(waiting, "MAX_HELD", 100)
-    node = flow.start("flow.delay", data={"delay": delays, "in": [*range(10)]})
-    testing.drain()
-    assert node.outputs["out"].peek(10) == [*range(at_once)]
-    assert (0 < node.inputs["in"].size < 10) == (at_once == 0)
-    with hipq.testing.travel(seconds=61):
-        testing.drain()
-
-    assert list(node.outputs["out"]) == [*range(10)]
-    assert node.inputs["in"].size == 0
-
-
-def test_what_has_come_shows_no_sensitive_values() -> None:
-    node = flow.start("flow.wait_each", data={"each": [{"card": "4111", "id": 1}]})
-    testing.drain()
-
-    shown = redactor_of_declared("default").mask(node.state.all())
-    assert "4111" in str(node.state.all())
-    assert "4111" not in str(shown)
-
-
 def mapped(*lists: list[Any]) -> flow.Node:
     """Return a node that has begun these lists."""
     node = flow.start("flow.map", data={"in": lists})
     testing.drain()
     return node
-
-
-def test_map_leaves_on_its_port_what_nobody_waits_for() -> None:
-    node = mapped([1, 2])
-    node.inputs["each"].write_many(["a", "b", "c"])
-    testing.drain()
-    assert list(node.outputs["out"]) == [["a", "b"]]
-    assert node.inputs["each"].peek(9) == ["c"]
-    node.inputs["in"].write([3])
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [["c"]]
 
 
 def test_map_takes_what_comes_back_by_and_by() -> None:
@@ -212,19 +152,6 @@ def test_map_takes_what_comes_back_by_and_by() -> None:
     testing.drain()
 
     assert list(node.outputs["out"]) == [COUNTED]
-
-
-def test_map_begins_so_many_lists_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MAX_BEGUN", 2)
-    node = flow.start("flow.map", data={"in": [[1], [2], [3]]}, run=False)
-    node.state.set(waiting=[1, 1])
-    testing.drain()
-    assert (node.inputs["in"].size, node.status) == (3, "suspended")
-    node.inputs["each"].write_many(["a", "b"])
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [["a"], ["b"]]
-    assert list(node.outputs["each"]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -249,16 +176,6 @@ def test_what_waits_for_others_has_a_bound(
         node.run(force=True)
         testing.drain()
         assert list(node.outputs["out"]) == [["x" * 50]]
-
-
-@pytest.mark.parametrize("component", ["flow.map", "flow.wait_each", "flow.each"])
-@pytest.mark.parametrize("value", ["text", {"a": 1}])
-def test_only_a_list_is_taken_for_one(component: str, value: Any) -> None:
-    node = flow.start(component, data={"in": [value]})
-    with pytest.raises(TypeError, match="is no list"):
-        testing.drain()
-
-    assert (node.status, node.inputs["in"].peek()) == ("failed", [value])
 
 
 @pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])

@@ -50,11 +50,6 @@ def test_all_that_is_private_in_a_spec_is_told(settings: Settings) -> None:
     ]
 
 
-@pytest.mark.parametrize("spec", [{}, {"nodes": None}, {"nodes": []}, {"nodes": {"a": 1}}])
-def test_a_spec_without_nodes_names_nothing(spec: Any) -> None:
-    assert paths(spec) == []
-
-
 @pytest.mark.django_db
 def test_a_check_tells_each_place_once() -> None:
     spec = {"nodes": {"a": {"component": "no.such"}, "b": {"component": "t.double"}}}

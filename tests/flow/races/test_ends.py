@@ -16,13 +16,12 @@ from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.domain.states import State
 from hipq_django.flow import testing
-from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
+from hipq_django.flow.models import Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.concurrency.sessions import Session
-from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
 from tests.flow.races.conftest import FlowWorker, decided_by, nothing
 from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Script, Sum
@@ -37,24 +36,6 @@ LOCK_MESSAGES = "LOCK TABLE hipq_flow_message IN ACCESS EXCLUSIVE MODE"
 def job_of(node: flow.Node) -> Job:
     node.refresh_from_db()
     return Job.objects.get(pk=node.job_id or 0)
-
-
-def test_an_end_that_cannot_be_written_at_all_leaves_what_was_read(worker: FlowWorker) -> None:
-    """It becomes a failure, of which only marks count; the code set none after the message."""
-    node = flow.start(Asks, data={"question": ["one"]})
-    worker.run_pass()
-    worker.execute()
-
-    def fail(run: Any, sql: str, params: Any, *rest: Any) -> Any:
-        if "UPDATE" in sql and '"pending"' in sql and "effects" in str(params):
-            raise RuntimeError("no database error at all")
-        return run(sql, params, *rest)
-
-    with connection.execute_wrapper(fail):
-        worker.save()
-
-    assert node.status == "failed"
-    assert node.inputs["question"].peek(2) == ["one"]
 
 
 def test_a_block_whose_commit_is_refused_undoes_all(worker: FlowWorker, script: Script) -> None:
@@ -104,21 +85,6 @@ def test_a_response_handler_does_not_read_again_what_the_run_has_read_before_it_
     assert node.inputs["item"].size == 0
 
 
-def always(_: object) -> bool:
-    """Stand for a look that finds nothing in the way."""
-    return True
-
-
-@decided_by("runs.companion._may_run", without=always)
-def test_a_node_is_paused_while_a_run_of_it_is_queued(holds: bool) -> None:
-    node = flow.start(Recorder)
-    assert testing.due(node) == 1
-    node.pause()
-    testing.drain()
-
-    assert (Recorder.calls == []) == holds
-
-
 @decided_by("lifecycle.wake", without=nothing)
 def test_a_node_that_is_resumed_runs_with_what_came_meanwhile(holds: bool) -> None:
     node = flow.start(Double, run=False)
@@ -129,32 +95,6 @@ def test_a_node_that_is_resumed_runs_with_what_came_meanwhile(holds: bool) -> No
     testing.drain()
 
     assert (list(node.outputs["out"]) == [2]) == holds
-
-
-@pytest.mark.parametrize("status", ["running", "completed"])
-def test_a_run_that_is_not_the_one_of_its_node_calls_no_code(
-    status: str, dispatch: Callable[[], int]
-) -> None:
-    """Nothing public makes one, except from a run that was final: rows that were restored may."""
-    node, other = in_status(status), flow.start(Recorder)
-    dispatch()
-    other.pause()
-    Job.objects.filter(pk=job_of(other).pk).update(job_data={"node": node.pk})
-    testing.drain()
-
-    assert Recorder.calls == []
-    assert node.status == status
-
-
-def test_a_node_that_is_forced_to_run_is_not_ended_by_the_shutdown_that_was_queued() -> None:
-    node = flow.start(Recorder, run=False)
-    node.terminate()
-    assert testing.due(node) == 1
-    node.run(force=True)
-    testing.drain()
-
-    assert Recorder.calls == ["startup", "perform"]
-    assert node.status == "completed"
 
 
 @flow.component("t.patient", retry=hipq.Fixed(3_600, max_attempts=3), runs_per_minute=1)
@@ -184,19 +124,6 @@ def test_a_node_whose_run_waits_is_terminated_at_once(args: list[str]) -> None:
     assert Recorder.calls == ["perform", "shutdown"]
 
 
-def test_a_shutdown_that_was_cancelled_stops_no_dispatcher() -> None:
-    node, other = flow.start(Recorder, run=False), flow.start(Double, run=False)
-    node.terminate()
-    testing.due(node)
-    hipq.cancel(job_of(node))
-    node.inputs["a"].write(1)
-    other.inputs["number"].write(2)
-    testing.drain()
-
-    assert node.status == "terminated"
-    assert other.outputs["out"].read() == 4
-
-
 def test_a_node_that_is_terminated_while_its_run_waits_shuts_down_after_the_answer() -> None:
     node = flow.start(Asks, data={"question": ["why"]})
     testing.drain()
@@ -208,20 +135,6 @@ def test_a_node_that_is_terminated_while_its_run_waits_shuts_down_after_the_answ
 
     assert node.status == "terminated"
     assert list(node.outputs["answer"]) == [["why", "because"]]
-
-
-def test_a_cancel_ends_the_waiting_of_a_node_that_is_terminated() -> None:
-    node = flow.start(Asks, data={"question": ["why"]})
-    testing.drain()
-    node.terminate()
-    hipq.cancel(job_of(node))
-    testing.drain()
-    assert node.status == "terminated"
-
-    late = hipq.complete("t.asks", "question-why", "because")
-    testing.drain()
-    assert late.status == "late"
-    assert node.outputs["answer"].size == 0
 
 
 # Runs that end otherwise: their node is woken by the transaction that ends them
@@ -360,49 +273,6 @@ def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> N
     assert (node.status, other.status) == ("failed", "queued")
     assert "priority" in flow.get(node.pk).error
     assert dispatch() == 0
-
-
-def test_a_node_that_cannot_run_is_terminated_without_its_shutdown(
-    dispatch: Callable[[], int],
-) -> None:
-    node = flow.start(Sum)
-    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
-    node.terminate()
-    dispatch()
-
-    assert node.status == "terminated"
-    assert "priority" in LogEntry.objects.get(node=node).entry["error"]
-    dispatch()
-    assert not Wake.objects.exists()
-
-
-def lock_port(node: flow.Node, name: str) -> None:
-    rows = NodePort.objects.filter(node=node, name=name)
-    assert list(locked(rows, to_delete=True))
-
-
-@pytest.mark.postgres
-@pytest.mark.parametrize("what", ["message", "port"])
-def test_an_end_does_not_wait_for_who_has_locked_a_default(
-    what: str, session: Session, worker: FlowWorker
-) -> None:
-    """It stays where it is, and the next run makes it the default of its port."""
-    node = flow.start(Recorder, run=False)
-    node.inputs["a"].default = 7
-    node.run()
-    worker.run_pass()
-    worker.execute()
-    session.begin()
-    session(HELD["message"] if what == "message" else lambda: lock_port(node, "a"))
-    worker.save()
-    assert node.status == "completed"
-    session.roll_back()
-    assert node.inputs["a"].default == 7
-    node.run()
-    worker.run_until_idle()
-
-    assert not Message.objects.exists()
-    assert node.inputs["a"].default == 7
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["dispatcher", "sweep"])

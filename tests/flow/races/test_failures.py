@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from django.db import Error, connection, transaction
+from django.db import Error, connection
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
-from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
+from hipq_django.flow.models import LogEntry, Message, NodePort
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
@@ -120,17 +120,6 @@ def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
     assert node.outputs["out"].peek(3) == [1, 2]
 
 
-def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
-    node = flow.start(Double, run=False)
-    with transaction.atomic():
-        node.inputs["number"].write(1)
-        transaction.set_rollback(True)
-
-    assert not Message.objects.exists()
-    assert not Wake.objects.exists()
-    assert node.status == "completed"
-
-
 def test_a_node_that_is_deleted_while_its_run_executes_gets_nothing_of_it(
     worker: FlowWorker,
 ) -> None:
@@ -157,25 +146,6 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
     assert node.status == "failed"
     assert "takes int" in flow.get(node.pk).error
     assert node.inputs["x"].peek(2) == [0.5]
-
-
-IN_VAIN: dict[str, tuple[dict[str, Any], str]] = {
-    "priority": ({"job": {"priority": "high"}}, "InvalidJobError: priority 'high'"),
-    "message": ({"data": {"number": [object()]}}, "['data']['number'][0] is of type object"),
-}
-
-
-@pytest.mark.parametrize(("options", "error"), IN_VAIN.values(), ids=IN_VAIN)
-def test_a_child_that_cannot_be_spawned_fails_the_run_that_wants_it(
-    options: dict[str, Any], error: str, script: Script, worker: FlowWorker
-) -> None:
-    script.perform = lambda run: run.spawn("child", Double, **options)
-    node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
-    worker.run_until_idle()
-
-    assert (node.status, other.status) == ("failed", "completed")
-    assert error in flow.get(node.pk).error
-    assert node.children == {}
 
 
 @flow.component("t.picky")
@@ -206,23 +176,6 @@ def test_a_child_whose_arguments_break_their_check_fails_the_run_that_wants_it(
         flow.start(Picky, args=args)
     [problem] = flow.check({"nodes": {"a": {"component": "t.picky", "args": args}}})
     assert problem.path == "nodes.a"
-
-
-def test_a_verb_in_which_code_of_the_project_breaks_fails_the_run(
-    script: Script, worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What checks the data of a job is called once more when the run ends, and breaks then."""
-
-    def break_down(*_: Any, **__: Any) -> None:
-        raise LookupError("as it likes")
-
-    monkeypatch.setattr("hipq_django.flow.runs.verbs.enqueue", break_down)
-    script.perform = lambda run: run.enqueue("ask_later", {})
-    node = flow.start("t.scripted")
-    worker.run_until_idle()
-
-    assert node.status == "failed"
-    assert "enqueue: LookupError: as it likes" in str(flow.get(node.pk).error)
 
 
 @pytest.mark.parametrize("is_connected", [False, True])
@@ -263,33 +216,6 @@ def test_a_message_that_is_being_read_goes_to_the_port_error_only_if_it_stays(
     assert node.status == ("failed" if is_read else "completed")
 
 
-@pytest.mark.parametrize("other", ["x", "again"])
-def test_messages_that_the_port_error_could_not_tell_apart_stay_and_the_node_fails(
-    other: str, worker: FlowWorker
-) -> None:
-    node = flow.start(TakesTwo, data={"x": [1, 2], "again": [3]}, args=[other])
-    worker.run_until_idle()
-
-    lies = [list(port) for port in (node.inputs["x"], node.inputs["again"])]
-    errors = [error["data"] for error in node.outputs["error"]]
-    if other == "x":
-        assert (node.status, lies, errors) == ("failed", [[1, 2], [3]], [])
-    else:
-        assert (node.status, lies, errors) == ("completed", [[], []], [{"x": 1, "again": 3}])
-
-
-@flow.component("t.takes_two")
-class TakesTwo(flow.Component):
-    """Raises at a tuple to which it has taken one more message."""
-
-    x, again, error = flow.In(), flow.In(), flow.Out()
-
-    def perform(self, other: str) -> None:
-        for _ in self.each("x"):
-            if self.inputs[other].read() is not flow.NOTHING:
-                raise CodeError("cannot take them")
-
-
 @flow.component("t.takes_some", retry=hipq.Fixed(0, max_attempts=2))
 class TakesSome(flow.Component):
     """Raises at each tuple, but cannot even begin if the state says so."""
@@ -325,26 +251,6 @@ def test_messages_that_the_last_attempt_did_not_raise_at_stay_and_the_node_fails
 
     assert node.status == "failed"
     assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
-
-
-def test_a_failure_that_cannot_be_written_is_written_later_and_stops_no_other(
-    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing of what the run has done is left that could be at fault."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise flow.FlowError("not now")
-
-    node, other = flow.start(Recorder, run=False), flow.start(Double, data={"number": [1]})
-    node.state.set(perform=["raise"])
-    node.run()
-    with monkeypatch.context() as patch:
-        patch.setattr("hipq_django.flow.runs.failing.announce_status", refuse)
-        worker.work()
-        assert (node.status, other.status) == ("running", "completed")
-    worker.run_until_idle()
-
-    assert node.status == "failed"
 
 
 def test_a_port_that_a_new_release_declares_is_made_by_the_next_run(worker: FlowWorker) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -89,25 +89,6 @@ def test_a_graph_is_changed_while_somebody_writes_to_it(
 
     assert sorted(graph.children) == sorted(AFTER["nodes"])
     assert {*AFTER["edges"], ".in -> last.number", "hears.out -> .out"} <= ways(graph)
-
-
-@pytest.mark.parametrize(
-    "stops", [(2, 6, 10), pytest.param(range(1, 12), marks=pytest.mark.nightly)]
-)
-@pytest.mark.parametrize("writer", WRITERS)
-def test_somebody_writes_to_a_graph_while_it_is_changed(
-    writer: str, stops: Iterable[int], steps: Steps
-) -> None:
-    """Wherever the writer stands when the change comes."""
-    for stop in stops:
-        graph = started()
-        steps.begin("write", partial(WRITERS[writer](graph), 1), stop, refusals=GONE)
-        steps.begin("apply", partial(graph.apply, AFTER), END)
-        end_all(steps)
-
-        assert sorted(graph.children) == sorted(AFTER["nodes"])
-        graph.terminate(recursive=True, force=True)
-        assert graph.delete()
 
 
 @decided_by("graphs.applying.lock_ports", without=nothing)

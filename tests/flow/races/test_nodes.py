@@ -23,7 +23,7 @@ from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Steps
-from tests.testapp.flows import Double, Recorder, Script, Sum
+from tests.testapp.flows import Double, Recorder, Sum
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -89,24 +89,6 @@ def test_the_wakes_of_a_locked_node_hold_no_other_node_up(
     assert live_runs(held) == 1
 
 
-@pytest.mark.usefixtures("nobody_waits")
-def test_who_changes_a_port_that_listens_holds_only_those_up_who_tell_it(
-    session: Session, dispatch: Dispatch
-) -> None:
-    told, other, listener = (flow.start(Sum, run=False) for _ in range(3))
-    listener.inputs["number"].channels = [f"/flow/node/{told.pk}"]
-    session.begin()
-    session(lambda: setattr(listener.inputs["number"], "channels", ["/flow"]))
-    for node in (told, other):
-        node.inputs["number"].write(1)
-    dispatch()
-
-    assert (live_runs(told), live_runs(other)) == (0, 1)
-    session.commit()
-    dispatch()
-    assert live_runs(told) == 1
-
-
 # Operators
 
 
@@ -142,25 +124,6 @@ def test_a_node_is_locked_while_its_run_is_claimed(
 
     assert locking.result is not None
     assert (Recorder.calls == []) == holds
-
-
-@decided_by("lifecycle.locked")
-def test_a_node_is_locked_while_the_claim_of_its_run_is_committed(
-    holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
-) -> None:
-    """The claim is first: a job with windows is claimed by several statements."""
-    node = flow.start(Recorder, job={"time_windows": ["00:00-12:00", "12:00-24:00"]})
-    dispatch()
-    claiming = steps.begin("claim", worker.run_pass, COMMIT)
-    assert claiming.has_stopped
-    locking = steps.begin("lock", lambda: node.lock(60, retries=1), 'update "hipq_flow_node"')
-    assert locking.has_stopped != holds
-    steps.go_on(claiming, END)
-    end_all(steps)
-    worker.execute()
-
-    assert (locking.result is None) == holds
-    assert Recorder.calls == ["startup", "perform"]
 
 
 def test_a_lock_that_is_given_back_before_its_run_was_put_back(worker: FlowWorker) -> None:
@@ -229,16 +192,6 @@ def test_a_tree_is_terminated_while_a_child_is_spawned(
     assert (node.children["child"].status == "terminating") == holds
 
 
-@decided_by("creating.locked")
-def test_a_child_is_spawned_while_its_doomed_tree_is_terminated(holds: bool, steps: Steps) -> None:
-    node = flow.start(Double, run=False)
-    steps.begin("terminate", partial(node.terminate, delete=True), COMMIT)
-    steps.begin("spawn", lambda: node.spawn("child", Double), END)
-    end_all(steps)
-
-    assert (node.children["child"].status == "terminating") == holds
-
-
 def test_an_alias_is_taken_by_two(steps: Steps) -> None:
     first, second = flow.start(Double, run=False), flow.start(Double, run=False)
     refusals = (flow.AliasTakenError, Alias.MultipleObjectsReturned)
@@ -254,22 +207,6 @@ def test_an_alias_is_taken_by_two(steps: Steps) -> None:
     assert Alias.objects.count() == 1
 
 
-@pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
-def test_a_node_of_an_alias_is_started_by_two(what: Any, steps: Steps) -> None:
-    flow.start(what, run=False).terminate(recursive=True, force=True)  # its job types are there
-
-    def start() -> flow.Node:
-        return flow.start(what, alias="shop", on_conflict="return", data={})
-
-    one = steps.begin("start", start, COMMIT)
-    two = steps.begin("start", start, END)
-    end_all(steps)
-
-    assert one.result == two.result == flow.get("shop")
-    nodes = flow.Node.objects.exclude(rest="terminated")
-    assert nodes.count() == 1 + len(flow.get("shop").children)
-
-
 @decided_by("creating.locked")
 def test_a_child_name_is_taken_by_two(holds: bool, steps: Steps) -> None:
     """The second waits for the lock of the parent; without it the constraint refuses the name."""
@@ -281,17 +218,6 @@ def test_a_child_name_is_taken_by_two(holds: bool, steps: Steps) -> None:
 
     assert isinstance(two.refusal, flow.NameTakenError)
     assert parent.children == {"child": one.result}
-
-
-def test_operators_of_a_parent_and_its_child_do_not_wait_for_each_other(steps: Steps) -> None:
-    """The child is the older one: it was adopted."""
-    child, parent = flow.start(Double, run=False), flow.start(Double, run=False)
-    parent.adopt(child, "child")
-    steps.begin("run the parent", lambda: child.run(parent=True), 1)
-    steps.begin("terminate", lambda: parent.terminate(recursive=True), 4)
-    end_all(steps)
-
-    assert (parent.status, child.status) == ("terminating", "terminating")
 
 
 @decided_by("runs.ending._relatives_of", without=lambda _: set())
@@ -321,25 +247,6 @@ class PausesItsParent(flow.Component):
             self.state.set(done=True)
             assert self.parent is not None
             self.parent.pause()
-
-
-def test_a_run_whose_relative_somebody_has_locked_is_ended_later(
-    session: Session, worker: FlowWorker, script: Script
-) -> None:
-    script.perform = lambda run: run.parent.state.set(of=run.node.name)
-    parent = flow.start(Double, run=False)
-    child = parent.spawn("child", "t.scripted")
-    worker.run_pass()
-    worker.execute()
-    session.begin()
-    session(lambda: parent.state.set(busy=True))
-    worker.save()
-    assert child.status == "running"
-    session.commit()
-    worker.save()
-
-    assert child.status == "completed"
-    assert parent.state.all() == {"busy": True, "of": "child"}
 
 
 @decided_by("graphs.applying.lock_tree", without=nothing)

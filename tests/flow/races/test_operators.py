@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import transaction
-from django.test import Client
 
 from hipq_django import flow
 from hipq_django.database import transactions
@@ -20,9 +17,7 @@ from hipq_django.flow.admin.message_pages import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message
 from hipq_django.models import Job
-from tests.admin_pages import list_url, log_in
-from tests.flow.races.conftest import decided_by, end_all, nothing
-from tests.flow.web.conftest import PERMISSIONS, Api
+from tests.flow.races.conftest import decided_by, end_all
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Steps
 from tests.testapp.flows import Double, Sum
@@ -93,45 +88,6 @@ def test_a_message_is_changed_by_hand_while_somebody_reads_it(
     assert (changing.refusal is not None) == holds
 
 
-@decided_by("admin.message_pages.locked")
-@pytest.mark.parametrize("verb", [edit, drop])
-def test_a_node_is_resumed_while_a_message_is_changed_by_hand(
-    verb: Callable[[Message], None], holds: bool, node: flow.Node, steps: Steps
-) -> None:
-    message = message_on(node)
-    changing = steps.begin("change", partial(verb, message), COMMIT)
-    resuming = steps.begin("resume", node.resume, END)
-    waited = not resuming.has_ended
-    end_all(steps)
-
-    assert changing.has_ended
-    assert waited == holds
-
-
-@decided_by("admin.port_pages.for_change", without=nothing)
-def test_two_set_one_default_in_the_admin(
-    holds: bool, node: flow.Node, steps: Steps, client: Client
-) -> None:
-    """Each has seen that there is none."""
-    port = node.inputs["number"]
-    log_in(client, "view_node", "edit_node")
-    other = Client()
-    other.force_login(User.objects.get())
-    url = f"{list_url(flow.Node)}{node.pk}/default/{port.row.pk}/"
-
-    def send(of: Client, value: str) -> Any:
-        seen = fingerprint(flow.NOTHING)
-        sent = {"default": value, "seen": seen, "confirmed": "1"}
-        return of.post(url, sent).content.decode()
-
-    steps.begin("set", partial(send, client, "1"), "insert into hipq_flow_message")
-    second = steps.begin("set", partial(send, other, "2"), END)
-    end_all(steps)
-
-    assert ("Somebody else changed the default" in second.result) == holds
-    assert port.default == 1
-
-
 # Trees
 
 
@@ -151,67 +107,6 @@ def test_a_child_is_disowned_while_its_graph_is_changed(holds: bool, steps: Step
 
     assert (applying.refusal is None) == holds
     assert one.status == "completed"
-
-
-LOCK = "for no key update"
-
-
-def with_older_child() -> tuple[flow.Node, flow.Node]:
-    """Return the root of a tree, and a graph in it that is younger than its own child."""
-    root, child = flow.start(Double, run=False), flow.start(Double, run=False)
-    spec = {"nodes": {"old": {"component": "t.double", "init": child.pk}}}
-    return root, root.spawn("graph", spec)
-
-
-OTHER: dict[str, Any] = {"nodes": {"new": {"component": "flow.each"}}}
-POSTS: dict[str, tuple[str, Callable[[flow.Node], dict[str, Any]]]] = {
-    "graph": ("graph", lambda _: {"spec": OTHER, "run": {}}),
-    "graph, with its parent": ("graph", lambda _: {"spec": OTHER, "run": {"parent": True}}),
-    "state": ("state", lambda _: {"set": {"a": 1}, "run": {"parent": True}}),
-    "terminate": ("terminate", lambda _: {"recursive": True, "run": {"force": True}}),
-    "disown": ("disown", lambda _: {"name": "old", "run": {}}),
-    "adopt": ("adopt", lambda _: {"child": flow.start(Double).pk, "name": "more", "run": {}}),
-}
-
-
-@pytest.mark.parametrize("post", POSTS)
-@pytest.mark.parametrize("stops", [1, 2, 3])
-def test_a_request_that_lets_a_node_run_beside_one_who_terminates_its_tree(
-    stops: int, post: str, steps: Steps
-) -> None:
-    root, graph = with_older_child()
-    path, body = POSTS[post]
-    send = partial(Api(*PERMISSIONS).ask, "POST", f"nodes/{graph.pk}/{path}", body(graph))
-    posting = steps.begin("post", send, LOCK)
-    for _ in range(stops):
-        if posting.has_stopped:
-            steps.go_on(posting, LOCK)
-    steps.begin("terminate", partial(root.terminate, recursive=True), END)
-    end_all(steps)
-
-    assert posting.result.status_code == 200
-    assert root.status == "terminating"
-
-
-@pytest.mark.parametrize("stops", [1, 2])
-def test_a_graph_is_changed_in_the_admin_while_its_tree_is_terminated(
-    stops: int, steps: Steps, client: Client
-) -> None:
-    root, graph = with_older_child()
-    log_in(client, "view_node", "edit_graph")
-    seen = fingerprint(graph.graph)
-    sent = {"spec": json.dumps(OTHER), "seen": seen, "_apply": "1"}
-    url = f"{list_url(flow.Node)}{graph.pk}/graph/"
-    applying = steps.begin("apply", lambda: client.post(url, sent), LOCK)
-    for _ in range(stops):
-        if applying.has_stopped:
-            steps.go_on(applying, LOCK)
-    steps.begin("terminate", partial(root.terminate, recursive=True), END)
-    end_all(steps)
-
-    assert applying.result.status_code == 302
-    assert sorted(graph.children) == ["new"]
-    assert root.status == "terminating"
 
 
 @decided_by("runs.doomed.locked")

@@ -248,20 +248,6 @@ def test_a_port_is_disconnected_once_what_is_being_written_was_delivered(
     assert not Connection.objects.exists()
 
 
-def test_a_target_that_is_deleted_while_its_source_is_written_to(steps: Steps) -> None:
-    """It is connected no more: the message lies on the source."""
-    source, target = sleeping(), sleeping()
-    out = source.outputs["out"]
-    out.connect(target.inputs["number"])
-    target.terminate(force=True)
-    steps.begin("delete", target.delete, COMMIT)
-    writing = steps.begin("write", lambda: out.write(1), END)
-    end_all(steps)
-
-    assert writing.has_ended
-    assert out.peek(2) == [1]
-
-
 ALONE = re.sub(r"UNION.*?source_id = r.id", "", statements._PLACES_POSTGRESQL, flags=re.DOTALL)
 """Stands for the statement that locks ports together: it locks one after the other."""
 
@@ -301,18 +287,6 @@ def test_connections_that_together_would_be_a_ring(holds: bool, steps: Steps) ->
         assert d.peek(2) == [1]
 
 
-def test_a_port_of_another_instance_is_not_connected() -> None:
-    node = sleeping()
-    other = sleeping()
-    flow.Node.objects.filter(pk=other.pk).update(instance="other")
-    other.refresh_from_db()
-    with pytest.raises(flow.FamilyError, match="different instances"):
-        node.outputs["out"].connect(other.inputs["number"])
-    other.inputs["number"].channels = ["/news"]
-    flow.publish("/news", 1)
-    assert not Message.objects.exists()
-
-
 def read(node: flow.Node) -> Any:
     return node.inputs["number"].read()
 
@@ -327,14 +301,3 @@ def test_a_message_is_read_by_one_of_two(holds: bool, steps: Steps) -> None:
 
     assert (one.result, two.result) == (1, 2 if holds else 1)
     assert Recorder.calls == []
-
-
-def test_who_has_waited_for_another_reader_takes_what_came_meanwhile(steps: Steps) -> None:
-    node = sleeping()
-    node.inputs["number"].write(1)
-    one = steps.begin("read", lambda: read(node), COMMIT)
-    two = steps.begin("read", lambda: read(node), END)
-    node.inputs["number"].write(2)
-    end_all(steps)
-
-    assert (one.result, two.result) == (1, 2)
