@@ -109,33 +109,34 @@ JOB_OPTIONS = tuple(f.name for f in fields(NewJob))[2:]
 CALL_OPTIONS = tuple(EnqueueOptions.__annotations__.keys() - JobOptions.__annotations__.keys())
 
 
-def split_options(where: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(
+    job_type: str, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of a job and those of the call that stores it, of both together.
 
     Raise `UnknownOptionError` for an unknown one.
     """
     for name in options:
         if name not in JOB_OPTIONS and name not in CALL_OPTIONS:
-            raise UnknownOptionError(where, name, (*JOB_OPTIONS, *CALL_OPTIONS))
-    of_jobs = {name: value for name, value in options.items() if name in JOB_OPTIONS}
-    return of_jobs, {name: value for name, value in options.items() if name in CALL_OPTIONS}
+            raise UnknownOptionError(
+                f"job type {job_type!r:.200}", name, (*JOB_OPTIONS, *CALL_OPTIONS)
+            )
+    of_job = {name: value for name, value in options.items() if name in JOB_OPTIONS}
+    return of_job, {name: value for name, value in options.items() if name in CALL_OPTIONS}
 
 
-def check_of_jobs(job_type: str, how: Mapping[str, Any]) -> None:
-    """Raise `InvalidJobError` where options of a call are given for a job that is not stored."""
-    for name in how:
+def unstored_options(job_type: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a job that is not stored yet.
+
+    Raise `InvalidJobError` for options of the call that stores it.
+    """
+    of_job, of_call = split_options(job_type, options)
+    for name in of_call:
         raise InvalidJobError(
             f"{job_type}: {name}= belongs to the call that stores the job; give it to "
             "enqueue or enqueue_many."
         )
-
-
-def unstored(
-    job_type: str, job_data: Any, of_jobs: Mapping[str, Any], how: Mapping[str, Any]
-) -> NewJob:
-    """Return a new job; None for its data is an empty dict."""
-    check_of_jobs(job_type, how)
-    return NewJob(job_type, {} if job_data is None else job_data, **of_jobs)
+    return of_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from django.utils.functional import cached_property
 
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.domain.drafts import TypeOptions
+from hipq_django.domain.drafts import EnqueueOptions, TypeOptions, split_options
 from hipq_django.domain.job_options import DEFAULTS, OF_TYPES, in_json
 from hipq_django.domain.redaction import checked_fields
 from hipq_django.domain.schedules import Cron, Every, checked_schedule_name, spec_of
@@ -40,8 +40,6 @@ DEFAULT_QUEUE = "default"
 TYPE_OPTIONS = tuple(TypeOptions.__annotations__)
 
 H = TypeVar("H", bound="Handler")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(eq=False)
@@ -72,6 +70,8 @@ class Declaration(VerbsByKey):
     """How workers find this code where nobody has declared it; empty: not at all."""
     response_handler: Handler | None = None
     retry_handler: Handler | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """Those of the next jobs that are enqueued with it; see `using`."""
     checks_data: ClassVar[bool] = False
     """Whether `checked_data` has to be asked, although there is no signature."""
 
@@ -101,6 +101,16 @@ class Declaration(VerbsByKey):
     def policy_text(self) -> str:
         """The policy as a log line names it."""
         return str(self.policy)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> Self:
+        """Return the same with options for its next jobs, those of `hipq_django.enqueue`.
+
+        Options that are given later win.
+        """
+        split_options(self.name, options)  # raises for an unknown one
+        made = object.__new__(type(self))
+        made.__dict__ |= {**self.__dict__, "options": {**self.options, **options}}
+        return made
 
     def check_gathers(self) -> None:
         """Raise an error if a job of this type cannot wait for the ends of others."""

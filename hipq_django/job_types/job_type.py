@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from asgiref.sync import sync_to_async
+
 import hipq_django
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import (
@@ -12,8 +14,7 @@ from hipq_django.domain.drafts import (
     JobOptions,
     NewJob,
     TypeOptions,
-    split_options,
-    unstored,
+    unstored_options,
 )
 from hipq_django.job_types.declaration import (
     DEFAULT_QUEUE,
@@ -24,7 +25,7 @@ from hipq_django.job_types.declaration import (
 from hipq_django.job_types.registry import register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from hipq_django.models import Job
 
@@ -84,45 +85,14 @@ class JobTypeSpec(Declaration):
 
     def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job of this type; options as for `hipq_django.enqueue`."""
-        return hipq_django.enqueue(self.name, job_data, instance=self.instance, **options)
+        given: Any = {**self.options, **options}
+        return hipq_django.enqueue(self.name, job_data, instance=self.instance, **given)
 
     async def aenqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
         """Enqueue a job of this type from async code."""
-        return await hipq_django.aenqueue(self.name, job_data, instance=self.instance, **options)
+        return await sync_to_async(self.enqueue)(job_data, **options)
 
     def new(self, job_data: Any = None, **options: Unpack[JobOptions]) -> NewJob:
         """Return a job that is not stored yet, for `enqueue_many`."""
-        of_jobs, how = split_options(f"job type {self.name!r}", options)
-        return unstored(self.name, job_data, of_jobs, how)
-
-    def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
-        """Return the job type with options for its next jobs: those of `enqueue`."""
-        split_options(f"job type {self.name!r}", options)  # raises for an unknown one
-        return JobTypeWithOptions(self, options)
-
-
-class JobTypeWithOptions:
-    """A job type with options for its next jobs; those that are given later win."""
-
-    def __init__(self, declared: JobTypeSpec, options: Mapping[str, Any]) -> None:
-        self._declared = declared
-        self._options = options
-
-    def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
-        """Enqueue a job; return it."""
-        return self._declared.enqueue(job_data, **self._with(options))
-
-    async def aenqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:
-        """Enqueue in async code."""
-        return await self._declared.aenqueue(job_data, **self._with(options))
-
-    def new(self, job_data: Any = None, **options: Unpack[JobOptions]) -> NewJob:
-        """Return a job that is not stored yet, for `enqueue_many`."""
-        return self._declared.new(job_data, **self._with(options))
-
-    def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
-        """Return the same with more options."""
-        return self._declared.using(**self._with(options))
-
-    def _with(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._options, **options}
+        of_job = unstored_options(self.name, {**self.options, **options})
+        return NewJob(self.name, {} if job_data is None else job_data, **of_job)

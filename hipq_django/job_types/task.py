@@ -12,13 +12,7 @@ from asgiref.sync import sync_to_async
 
 from hipq_django.conf.instances import get_arguments
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.domain.drafts import (
-    BoundJob,
-    EnqueueOptions,
-    TypeOptions,
-    check_of_jobs,
-    split_options,
-)
+from hipq_django.domain.drafts import BoundJob, TypeOptions, split_options, unstored_options
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.signature import FILLED_IN, Signature
 from hipq_django.exceptions import (
@@ -125,19 +119,21 @@ class Task(Declaration, Generic[P, R]):
 
         Raise `ArgumentsError`, with nothing stored, if they do not fit.
         """
-        return self.using().enqueue(*args, **kwargs)
+        from hipq_django.api.enqueueing import enqueue_new  # it stands above
+
+        of_job, of_call = split_options(self.name, self.options)
+        return enqueue_new(self._new(args, kwargs, of_job), instance=self.instance, **of_call)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue in async code."""
-        return await self.using().aenqueue(*args, **kwargs)
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
 
     def new(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
         """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
-        return self.using().new(*args, **kwargs)
+        return self._new(args, kwargs, unstored_options(self.name, self.options))
 
-    def using(self, **options: Unpack[EnqueueOptions]) -> TaskWithOptions[P, R]:
-        """Return the task with options for its next jobs: those of `hipq_django.enqueue`."""
-        return TaskWithOptions(self, *split_options(f"task {self.name!r}", options))
+    def _new(self, args: Any, kwargs: Any, options: dict[str, Any]) -> BoundJob:
+        return BoundJob(self.name, self.bound(args, kwargs), instance=self.instance, **options)
 
     def on_response(self, handler: H) -> H:
         """Declare the response handler: it takes any of `response`, `job` and the arguments."""
@@ -220,38 +216,6 @@ class Task(Declaration, Generic[P, R]):
             return handler(**{name: known[name] for name in asked if name in known})
 
         return call
-
-
-class TaskWithOptions(Generic[P, R]):
-    """A task with options for its next jobs."""
-
-    def __init__(self, declared: Task[P, R], of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
-        self._task = declared
-        self._of_jobs = of_jobs
-        self._how = how
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Enqueue a job that calls the function with these arguments; return it."""
-        from hipq_django.api.enqueueing import enqueue_new  # it stands above
-
-        return enqueue_new(self._new(args, kwargs), instance=self._task.instance, **self._how)
-
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Enqueue in async code."""
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
-
-    def new(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
-        """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
-        check_of_jobs(self._task.name, self._how)
-        return self._new(args, kwargs)
-
-    def using(self, **options: Unpack[EnqueueOptions]) -> TaskWithOptions[P, R]:
-        """Return the same with more options, which win."""
-        return self._task.using(**{**self._of_jobs, **self._how, **options})
-
-    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundJob:
-        data = self._task.bound(args, kwargs)
-        return BoundJob(self._task.name, data, instance=self._task.instance, **self._of_jobs)
 
 
 def _filled_in(names: Collection[str], job: Job | None) -> dict[str, Any]:

@@ -346,7 +346,7 @@ class Run:
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
-        of_job, how = split_options("enqueue", options)
+        of_job, how = split_options(job_type, options)
         if unfit := {"after", "on", "batch"} & options.keys():
             raise InvalidJobError(f"enqueue: a run cannot give {', '.join(sorted(unfit))}.")
         new = NewJob(job_type, job_data, **of_job)
