@@ -7,25 +7,18 @@ the two methods of `Arguments`.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from math import isfinite
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, Protocol
 from uuid import UUID
 
-from django.core.files import File
-from django.db.models import QuerySet
-from django.utils.functional import Promise
-
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.round_trips import difference
-from hipq_django.domain.serialization import NotJsonError, places_in, to_json
+from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.domain.signature import FILLED_IN
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -86,7 +79,6 @@ class PydanticArguments:
         """Return the valid arguments as JSON from which they can be read again."""
         adapter = _adapter(function)
         valid = _validated(adapter, arguments)
-        _check_numbers(valid)
         stored = _dumped(adapter, valid)
         _check_read_again(adapter, valid, stored)
         return stored
@@ -104,31 +96,35 @@ def _dumped(adapter: Any, valid: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"pydantic cannot make JSON of the arguments: {error}") from error
 
 
-_FIRST_KEY = re.compile(r"^\['(\w+)'\]")
-"""The argument, in the place of a value."""
-
-_READ_AGAIN = (
-    "An argument must be read again from its JSON as it was given: annotate it with its own class, "
-    "no field of which is excluded, private or a secret, or is written under another name than it "
-    "is read; or give JSON."
-)
-
-
 def _check_read_again(adapter: Any, valid: dict[str, Any], stored: dict[str, Any]) -> None:
     """Refuse arguments of which the function would get less or something else."""
     try:
         read = _validated(adapter, stored)
     except ValueError as error:
-        raise ValueError(f"{error} So pydantic says of its own JSON. {_READ_AGAIN}") from error
-    if differing := difference(valid, read):
-        place, given, got = differing
-        name = _FIRST_KEY.sub(r"\1", place)
-        kind, other = type(given).__name__, type(got).__name__
-        instead = "another value" if kind == other else f"a value of type {other}"
-        raise ValueError(
-            f"argument {name} is of type {kind}, and the function would get {instead}. "
-            f"{_READ_AGAIN}"
-        )
+        raise ValueError(f"{error} So pydantic says of its own JSON.") from error
+    for name, given in valid.items():
+        if not _is_same(given, read.get(name)):
+            raise ValueError(
+                f"argument {name} is a {type(given).__name__}, and the function would get another "
+                "value, because what is read of its JSON differs: annotate it with its own class, "
+                "no field of which is excluded, private or a secret; or give JSON."
+            )
+
+
+def _is_same(given: Any, read: Any) -> bool:
+    """Return whether an argument that was read is what was given; a tuple may become a list."""
+    if isinstance(given, datetime) and given.tzinfo and isinstance(read, datetime):
+        # In the hour that a zone repeats, Python never takes times of two zones for equal.
+        return given.astimezone(UTC) == read.astimezone(UTC)
+    if isinstance(given, dict):
+        is_like = isinstance(read, dict) and given.keys() == read.keys()
+        return is_like and all(_is_same(part, read[key]) for key, part in given.items())
+    if isinstance(given, list | tuple):
+        is_like = isinstance(read, list | tuple) and len(given) == len(read)
+        return is_like and all(map(_is_same, given, read))
+    if type(given).__eq__ is object.__eq__:  # type: ignore[comparison-overlap]  # it may be
+        return type(given) is type(read)
+    return bool(given == read)
 
 
 def _validated(adapter: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -189,15 +185,6 @@ def _annotated(function: Callable[..., Any]) -> Any:
     return inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
 
 
-def _check_numbers(arguments: dict[str, Any]) -> None:
-    """Refuse NaN and infinity: of those in an argument of any type, pydantic makes null."""
-    for name, value in arguments.items():
-        if isinstance(value, float | list | tuple | dict):
-            for place, part in places_in(value):
-                if isinstance(part, float) and not isfinite(part):
-                    _check_json(f"{name}{place}", part)
-
-
 def _check_json(name: str, value: Any) -> None:
     try:
         to_json(value)
@@ -208,9 +195,9 @@ def _check_json(name: str, value: Any) -> None:
 
 def _advice(place: str, error: NotJsonError) -> str:
     """Return what is wrong with a value that is not JSON, and what to give instead."""
-    if said := _of_django(place, error.bad):
-        return said
     kind = type(error.bad).__name__
+    if hasattr(error.bad, "pk") and not isinstance(error.bad, type):
+        return f"is a {kind}: give {place}.pk, the worker reads the row anew."
     for kinds, instead in _INSTEAD.items():
         if isinstance(error.bad, kinds):
             given = instead.format(place)
@@ -225,25 +212,3 @@ _INSTEAD: dict[Any, str] = {
     Decimal | UUID | PurePath: "str({})",
     Enum: "{}.value",
 }
-
-
-def _of_django(place: str, bad: Any) -> str:
-    """Return what to give in place of something of Django, of which pydantic knows nothing."""
-    kind = f"a {type(bad).__name__}"
-    if isinstance(bad, Promise):
-        kind, given = "text that is translated later", f"str({place})"
-    elif _is_row(bad):
-        is_json = bad.pk is None or type(bad.pk) in _OF_JSON
-        given = f"{place}.pk" if is_json else f"str({place}.pk)"
-        given += ", the worker reads the row anew"
-    elif isinstance(bad, QuerySet):
-        given = f"list({place}.values_list('pk', flat=True)), the worker reads the rows anew"
-    elif isinstance(bad, File):
-        given = "the name that it has in a storage"
-    else:
-        return ""
-    return f"is {kind}: give {given}."
-
-
-def _is_row(value: Any) -> bool:
-    return hasattr(value, "pk") and hasattr(value, "_meta") and not isinstance(value, type)

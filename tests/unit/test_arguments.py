@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.core.files.base import ContentFile
 from django.db import transaction
-from django.utils.translation import gettext_lazy
 
 from hipq_django.arguments import Arguments, JsonArguments, PydanticArguments
 from hipq_django.conf.rules import arguments_at
@@ -34,12 +30,6 @@ def plain(at: Any, more: Any = None) -> None:
 
 class Colour(Enum):
     RED = "red"
-
-
-def circle() -> list[Any]:
-    value: list[Any] = []
-    value.append(value)
-    return value
 
 
 @pytest.mark.parametrize("value", [None, True, 1, 1.5, "text", [1, "a"], {"a": [1]}, (1, 2)])
@@ -69,31 +59,13 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
             "argument at is not JSON: it is nan, which JSON does not have; use None or text.",
         ),
         (
-            {"when": ["now", NOON]},
-            "argument at['when'][1] is a datetime: give at['when'][1].isoformat(), or set "
-            "ARGUMENTS to PydanticArguments.",
-        ),
-        (
             [{"net": Decimal(1)}],
             "argument at[0]['net'] is a Decimal: give str(at[0]['net']), or set ARGUMENTS to "
             "PydanticArguments.",
         ),
         (Colour.RED, "argument at is a Colour: give at.value, or set ARGUMENTS"),
-        (
-            Queue(pk=UUID(int=7)),  # type: ignore[misc]  # as rows with such keys
-            "argument at is a Queue: give str(at.pk), the worker reads the row anew.",
-        ),
-        (
-            Queue.objects.all(),
-            "argument at is a QuerySet: give list(at.values_list('pk', flat=True)), the worker "
-            "reads the rows anew.",
-        ),
-        (ContentFile(b""), "argument at is a ContentFile: give the name that it has in a storage."),
-        (gettext_lazy("jobs"), "argument at is text that is translated later: give str(at)."),
-        (Queue, "argument at is not JSON: it is of type ModelBase; use"),
         ({"a": {(1, 2): 3}}, "argument at['a'] is not JSON: it has a key of type tuple; use text."),
         (("a", "b\0"), "argument at[1] is not JSON: it holds the NUL character, which"),
-        (circle(), "argument at is not JSON: it is nested too deeply or contains itself."),
     ],
 )
 def test_what_is_not_json_is_refused_with_what_to_give(value: Any, said: str) -> None:
@@ -178,74 +150,26 @@ def test_pydantic_says_of_what_it_cannot_make_json(pydantic: Arguments) -> None:
         pydantic.dump(typed, GIVEN | {"anything": object()})
 
 
-@pytest.mark.parametrize(
-    ("given", "place", "said"),
-    [
-        ({"ratio": float("nan")}, "ratio", "nan"),
-        ({"anything": float("-inf")}, "anything", "-inf"),
-        ({"anything": [1, {"of": (float("nan"),)}]}, "anything[1]['of'][0]", "nan"),
-    ],
-)
-def test_pydantic_stores_no_null_instead_of_a_number_that_json_lacks(
-    pydantic: Arguments, given: Any, place: str, said: str
-) -> None:
-    said = (
-        f"argument {place} is not JSON: it is {said}, which JSON does not have; use None or text."
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
-        pydantic.dump(typed, GIVEN | given)
-
-
-READ_AGAIN = "An argument must be read again from its JSON as it was given: annotate it with"
-
-
 def taking(kind: Any) -> Any:
     """Return a function whose argument v has this type."""
 
-    def function(note: Any = None, *, v: Any) -> None:
+    def function(*, v: Any) -> None:
         """Take a value."""
 
     function.__annotations__["v"] = kind
     return function
 
 
-@dataclass(eq=False)
-class Unequal:
-    street: str
-
-
-PARIS = ZoneInfo("Europe/Paris")
-
-
 def models() -> Any:
     """Return models of pydantic, which not every environment has."""
-    from pydantic import (
-        BaseModel,
-        ConfigDict,
-        Field,
-        PrivateAttr,
-        SecretStr,
-        computed_field,
-    )
+    from pydantic import BaseModel, Field, SecretStr
 
     class Aliased(BaseModel):
         street: str = Field(alias="Street")
 
-    class Computed(BaseModel):
-        model_config = ConfigDict(extra="forbid")
-        street: str
-
-        @computed_field  # type: ignore[prop-decorator]  # as pydantic documents it
-        @property
-        def upper(self) -> str:
-            return self.street.upper()
-
     class Excluding(BaseModel):
         street: str
         note: str = Field("", exclude=True)
-
-    class Wider(Excluding):
-        number: int = 1
 
     class Secret(BaseModel):
         token: SecretStr
@@ -253,39 +177,23 @@ def models() -> Any:
     class ReadOtherwise(BaseModel):
         street: str = Field(validation_alias="Street")
 
-    class WrittenOtherwise(BaseModel):
-        street: str = Field("", validation_alias="Street")
-
-    class Private(BaseModel):
-        street: str
-        _seen: int = PrivateAttr(0)
-        _lock: Any = PrivateAttr(default_factory=Lock)
-        _self: Any = PrivateAttr(None)
-
-        def model_post_init(self, _: Any) -> None:
-            self._self = [self]
-
     return SimpleNamespace(**{n: k for n, k in locals().items() if isinstance(k, type)})
+
+
+IN_THE_REPEATED_HOUR = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=1)
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
         (lambda m: m.Aliased, lambda m: m.Aliased(Street="Long Lane")),
-        (lambda m: m.Computed, lambda m: m.Computed(street="Long Lane")),
         (lambda m: m.Excluding, lambda m: m.Excluding(street="Long Lane")),
-        (lambda m: m.Private, lambda m: m.Private(street="Long Lane")),
-        (lambda _: Unequal, lambda _: Unequal("Long Lane")),
-        (lambda _: datetime, lambda _: datetime(2026, 10, 25, 2, 30, tzinfo=PARIS, fold=1)),
+        (lambda _: datetime, lambda _: IN_THE_REPEATED_HOUR),
         (lambda _: dict[str, tuple[int, ...]], lambda _: {"a": (1, 2)}),
         (lambda _: Any, lambda _: {"a": (1, [2])}),
-        (lambda _: list[int], lambda _: ["1", 2]),
         (lambda _: Iterable[int], lambda _: [1, 2]),
     ],
-    ids=[
-        *("aliased", "computed", "excluding", "private", "unequal", "repeated hour", "tuples"),
-        *("tuples in any", "converted", "iterable"),
-    ],
+    ids=["aliased", "excluding", "repeated hour", "tuples", "tuples in any", "iterable"],
 )
 def test_pydantic_reads_its_own_json_again(pydantic: Arguments, kind: Any, value: Any) -> None:
     known = models()
@@ -299,49 +207,14 @@ def test_pydantic_reads_its_own_json_again(pydantic: Arguments, kind: Any, value
 @pytest.mark.parametrize(
     ("kind", "value", "said"),
     [
-        (
-            lambda m: m.Excluding,
-            lambda m: m.Excluding(street="a", note="b"),
-            "argument v.note is of type str, and the function would get another value.",
-        ),
-        (
-            lambda m: list[m.Excluding],  # type: ignore[name-defined]  # a value
-            lambda m: [m.Wider(street="a")],
-            "argument v[0] is of type Wider, and the function would get a value of type Excluding.",
-        ),
-        (
-            lambda m: m.Secret,
-            lambda m: m.Secret(token="abc"),
-            "argument v.token is of type SecretStr, and the function would get another value.",
-        ),
-        (
-            lambda m: m.ReadOtherwise,
-            lambda m: m.ReadOtherwise(Street="a"),
-            "argument v.Street: Field required. So pydantic says of its own JSON.",
-        ),
-        (
-            lambda m: m.WrittenOtherwise,
-            lambda m: m.WrittenOtherwise(Street="a"),
-            "argument v.street is of type str, and the function would get another value.",
-        ),
-        (
-            lambda _: Any,
-            lambda _: {"at": [NOON]},
-            "argument v['at'][0] is of type datetime, and the function would get a value of type "
-            "str.",
-        ),
-        (
-            lambda _: Any,
-            lambda m: m.Aliased(Street="a"),
-            "argument v is of type Aliased, and the function would get a value of type dict.",
-        ),
-        (
-            lambda _: Any,
-            lambda _: {1: "a"},
-            "argument v is of type dict, and the function would get another value.",
-        ),
+        (lambda m: m.Excluding, lambda m: m.Excluding(street="a", note="abc"), "v is a Excluding"),
+        (lambda m: m.Secret, lambda m: m.Secret(token="abc"), "v is a Secret"),
+        (lambda m: m.ReadOtherwise, lambda m: m.ReadOtherwise(Street="abc"), "v.Street: Field req"),
+        (lambda _: Any, lambda _: {"at": [NOON]}, "v is a dict"),
+        (lambda _: Any, lambda _: {1: "a"}, "v is a dict"),
+        (lambda _: Any, lambda _: float("nan"), "v is a float"),
     ],
-    ids=["excluded", "subclass", "secret", "read", "written", "date in any", "any model", "keys"],
+    ids=["excluded", "secret", "read", "date in any", "keys", "nan"],
 )
 def test_what_pydantic_would_lose_is_refused(
     pydantic: Arguments, kind: Any, value: Any, said: str
@@ -351,26 +224,8 @@ def test_what_pydantic_would_lose_is_refused(
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
         pydantic.dump(taking(kind(known)), {"v": value(known)})
 
-    assert str(raised.value).startswith(f"{said} {READ_AGAIN}")
+    assert str(raised.value).startswith(f"argument {said}")
     assert "abc" not in str(raised.value)
-
-
-def test_what_is_private_is_not_lost_in_silence(pydantic: Arguments) -> None:
-    private = models().Private
-    value = private(street="a")
-    value._seen = 3
-
-    with pytest.raises(ValueError, match=r"^argument v\._seen is of type int, and the function"):
-        pydantic.dump(taking(private), {"v": value})
-
-
-def test_what_is_lost_at_one_place_is_refused_although_it_is_given_at_another(
-    pydantic: Arguments,
-) -> None:
-    excluding, note = models().Excluding, "b"
-
-    with pytest.raises(ValueError, match=r"^argument v\.note is of type str, and the function"):
-        pydantic.dump(taking(excluding), {"note": note, "v": excluding(street="a", note=note)})
 
 
 @pytest.mark.parametrize("kind", [Iterator[int], Queue], ids=["iterator", "model of Django"])
