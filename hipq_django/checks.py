@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections
-from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django.conf import instances, rules
 from hipq_django.database.requirements import (
     SQLITE_OPTIONS,
-    connections_of_worker,
     has_psycopg,
     local_times,
     places_of_models,
-    pool_size,
 )
 from hipq_django.domain.options import Option, Options
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, alike, nearest_name
-from hipq_django.job_types.registry import declared_instances, get_all_declared, known_names
+from hipq_django.job_types.registry import get_all_declared
 from hipq_django.job_types.task import Task
 from hipq_django.tasks_backend import configured
-from hipq_django.web.webhook_view import WebhookView
 
 
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_instances, check_queues, check_databases,
-        check_stored_times, check_pools, check_webhooks, check_tasks, check_flow, check_sensitive,
-        check_declared, check_sqlite, check_models,
+        check_setting, check_queues, check_databases, check_stored_times, check_tasks, check_flow,
+        check_sensitive, check_sqlite, check_models,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -51,20 +46,6 @@ def check_setting(**_: Any) -> list[checks.CheckMessage]:
         *rules.source_problems(),
         *rules.arguments_problems(),
     ]
-
-
-def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W004, where the instance "default" has no options because its name is misspelt."""
-    if any(rules.problems()):
-        return
-    given = rules.raw_setting()
-    if rules.DEFAULT not in given and (near := alike(rules.DEFAULT, given)):
-        yield checks.Warning(
-            f"HIPQ has no instance {rules.DEFAULT!r}, but {near!r}: job types and verbs that name "
-            f"no instance use {rules.DEFAULT!r}, with the default of each option.",
-            hint="Write 'default', or choose a name that looks less like it.",
-            id="hipq.W004",
-        )
 
 
 def check_queues(**_: Any) -> Iterator[checks.CheckMessage]:
@@ -94,21 +75,6 @@ def check_sensitive(**_: Any) -> Iterator[checks.CheckMessage]:
                 yield from _misspelt_fields(declared)
 
 
-def check_declared(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W009, for each instance that a job type names and the setting lacks."""
-    if any(rules.problems()):
-        return
-    known = {instance.name for instance in instances.get_instances()}
-    for name in sorted(declared_instances() - known):
-        declared = get_all_declared(name)[0].name
-        yield checks.Warning(
-            f"job type {declared!r} is for instance {name!r}, which HIPQ does not have"
-            f"{nearest_name(name, known)} It cannot be enqueued, and no schedule of it is fired.",
-            hint="Correct the name, or add the instance to HIPQ.",
-            id="hipq.W009",
-        )
-
-
 def _misspelt_fields(task: Task[..., Any]) -> Iterator[checks.CheckMessage]:
     left = {name.casefold(): name for name in task.arguments if name not in task.sensitive}
     for field in task.sensitive:
@@ -136,7 +102,7 @@ def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:
 
 
 def check_databases(**_: Any) -> Iterator[checks.CheckMessage]:
-    """E015, E027, E028, for each PostgreSQL of an instance."""
+    """E015, E027, for each PostgreSQL of an instance."""
     for alias, options in _databases("postgresql"):
         yield from _check_postgresql(alias, options)
 
@@ -147,24 +113,6 @@ def check_stored_times(**_: Any) -> Iterator[checks.CheckMessage]:
         if problem := local_times(alias):
             hint = "Remove 'TIME_ZONE', or give hipq an alias of its own without it."
             yield checks.Error(problem, hint=hint, id="hipq.E039")
-
-
-def check_pools(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W006, for each instance whose connection pool is too small for any worker.
-
-    A warning: web processes can do with fewer, and workers may have settings of their own.
-    """
-    for instance in instances.valid_instances():
-        size = pool_size(instance.database)
-        least = connections_of_worker(1, notify=instance.notify)
-        if size is not None and size < least:
-            yield checks.Warning(
-                f"DATABASES[{instance.database!r}]['OPTIONS']['pool'] has {size} connections, but "
-                f"a worker process of instance {instance.name!r} needs {least - 1}, and one more "
-                "for each of its threads (--threads).",
-                hint="Raise 'max_size' of the pool, or give the workers settings of their own.",
-                id="hipq.W006",
-            )
 
 
 def check_sqlite(**_: Any) -> Iterator[checks.CheckMessage]:
@@ -255,48 +203,6 @@ def _check_postgresql(alias: str, options: dict[str, Any]) -> Iterator[checks.Ch
             hint="Install psycopg 3: pip install 'psycopg[binary]'. Django prefers it.",
             id="hipq.E027",
         )
-    left = [repr(name) for name in SQLITE_OPTIONS if name in options]
-    if left:  # from before the project went from SQLite to PostgreSQL
-        yield checks.Error(
-            f"DATABASES[{alias!r}] is PostgreSQL, but has SQLite's OPTIONS {', '.join(left)}.",
-            hint="Remove them; PostgreSQL needs no options.",
-            id="hipq.E028",
-        )
-
-
-def check_webhooks(**_: Any) -> Iterator[checks.CheckMessage]:
-    """W002: a webhook whose answers are for a job type that no code declares."""
-    try:
-        webhooks = list(_webhooks(get_resolver().url_patterns))
-    except (
-        Exception
-    ):  # the project's code is imported here, and may raise anything; Django reports it
-        return
-    for route, view, options in webhooks:
-        job_type = options.get("job_type", view.job_type)  # may be a function of the message
-        instance = options.get("instance", view.instance)
-        known = known_names(instance)
-        if isinstance(job_type, str) and job_type not in known:
-            yield checks.Warning(
-                f"{view.__name__} at {route!r}: job type {job_type!r} is not declared"
-                f"{nearest_name(job_type, known)}",
-                hint="Correct the name, or declare the job type in the jobs module of an app.",
-                id="hipq.W002",
-            )
-
-
-def _webhooks(
-    patterns: Iterable[URLPattern | URLResolver], prefix: str = ""
-) -> Iterator[tuple[str, type[WebhookView], dict[str, Any]]]:
-    """Yield the route, the view and the view's options of each webhook in the URLconf."""
-    for entry in patterns:
-        route = f"{prefix}{entry.pattern}"
-        if isinstance(entry, URLResolver):
-            yield from _webhooks(entry.url_patterns, route)
-            continue
-        view = getattr(entry.callback, "view_class", None)
-        if isinstance(view, type) and issubclass(view, WebhookView):
-            yield route, view, getattr(entry.callback, "view_initkwargs", {})
 
 
 def _is_read_committed(options: dict[str, Any]) -> bool:

@@ -17,14 +17,11 @@ from django.core.management.base import CommandError, SystemCheckError
 from django.db import NotSupportedError, connections
 from django.db.models import Model
 from django.test.utils import isolate_apps
-from django.urls import include, path
-from django.views.decorators.cache import never_cache
+from django.urls import path
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.checks import check_webhooks
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
 from hipq_django.database.requirements import SQLITE_OPTIONS
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types import registry
@@ -83,8 +80,6 @@ def of_default(**options: Any) -> dict[str, Any]:
     [
         ({}, []),
         ({"shop": {}}, []),
-        ({"defualt": {}}, ["hipq.W004"]),
-        ({"defualt": {}, "default": {}}, []),
         (of_default(QUEUES={"bank": {"THROTTLERS": 5}}), ["hipq.E012"]),  # nothing is imported
         (of_default(QUEUES={"bank": {"THROTTLERS": ["no.such.limit"]}}), ["hipq.E014"]),
         (of_default(SOURCES={"a": {"SOURCE": "no.such", "MAP": "no.such"}}), ["hipq.E024"]),
@@ -101,12 +96,8 @@ def test_the_setting(settings: Settings, setting: dict[str, Any], wanted: list[s
     ("queues", "used", "is_told"),
     [
         (["bnak"], ["bank"], True),
-        (["bank"], ["bnak"], True),
-        (["exports"], ["export"], True),
         (["bank", "bnak"], ["bank"], False),  # it has its limit; the other is used by enqueue
-        (["bank", "banks"], ["bank", "banks"], False),
         (["mail"], ["bank"], False),
-        (["bnak"], [], False),
     ],
 )
 def test_a_queue_whose_name_is_misspelt_is_told(
@@ -116,24 +107,14 @@ def test_a_queue_whose_name_is_misspelt_is_told(
     for number, name in enumerate(used):
         declare(f"charge_{number}", queue=name)(lambda job: None)
 
-    told = [message.msg for message in complaints()]
-
     assert found() == (["hipq.W005"] if is_told else [])
-    if is_told:
-        assert told == [
-            f"HIPQ['default']['QUEUES'] has {queues[0]!r}, which no job type uses, but not "
-            f"{used[0]!r}, which job type 'charge_0' uses, with the default of each option."
-        ]
 
 
 @pytest.mark.parametrize(
     ("field", "is_told"),
     [
-        ("pni", True),
         ("acount", True),
         ("PIN", False),  # case is ignored
-        ("pin", False),
-        ("account.pni", False),
         ("iban", False),
     ],
 )
@@ -147,20 +128,9 @@ def test_a_sensitive_field_that_is_a_misspelt_argument_is_told(
     assert all(f"field {field!r}, which is none of its" in m.msg for m in complaints())
 
 
-@pytest.mark.parametrize("setting", [{}, {"bank": {}}, {"default": {}, "bank": {}}])
-def test_a_job_type_of_an_instance_that_there_is_not_is_told(
-    settings: Settings, declare: Declare, setting: dict[str, Any]
-) -> None:
-    settings.HIPQ = setting
-    declare("charge", instance="bnak", schedule="@hourly")(lambda job: None)
-
-    [told] = complaints()
-
-    near = ", did you mean 'bank'?" if setting else "; known are default."
-    assert (told.id, told.msg) == (
-        "hipq.W009",
-        f"job type 'charge' is for instance 'bnak', which HIPQ does not have{near} It cannot be "
-        "enqueued, and no schedule of it is fired.",
+class Urls:
+    urlpatterns = (
+        path("hooks/bank/", hipq.WebhookView.as_view(**{**FORMAT, "job_type": "charge"})),
     )
 
 
@@ -170,7 +140,7 @@ def test_wrong_settings_fail_the_check_command_with_their_ids_and_hints(
     """Nothing that is imported before, such as URLs and tasks, raises for them."""
     settings.HIPQ = {"default": {"QUEUE": {}}}
     settings.TASKS = {"default": {"BACKEND": configured.BACKEND, "QUEUES": "mail"}}
-    serve(settings, path("hooks/bank/", webhook("charge")))
+    settings.ROOT_URLCONF = Urls
     send.using(queue_name="mail")
 
     with pytest.raises(SystemCheckError) as caught:
@@ -262,14 +232,6 @@ def test_a_project_without_time_zones_is_e025_and_refused(settings: Settings) ->
     assert found() == ["hipq.E025"]
     with pytest.raises(ConfigurationError, match="USE_TZ is False"):
         hipq.enqueue("ask")
-
-
-def test_without_time_zones_the_rest_of_the_project_reaches_its_database(
-    settings: Settings,
-) -> None:
-    settings.USE_TZ = False
-
-    clock.measure_on_connect(connections["default"])
 
 
 def test_a_database_that_does_not_commit_is_e026_and_refused(
@@ -401,35 +363,12 @@ def test_django_refuses_a_postgresql_that_is_too_old(monkeypatch: pytest.MonkeyP
             refused()
 
 
-@pytest.mark.conformance
-@pytest.mark.postgres
-@pytest.mark.parametrize(
-    "left",
-    [
-        {"transaction_mode": "IMMEDIATE"},
-        {"init_command": "PRAGMA journal_mode=WAL", "transaction_mode": "IMMEDIATE"},
-        {"timeout": 20},
-    ],
-)
-def test_sqlites_options_under_postgresql_are_e028(
-    options: dict[str, Any], left: dict[str, Any]
-) -> None:
-    options.update(left)
-
-    [error] = complaints()
-
-    assert error.id == "hipq.E028"
-    assert all(repr(name) in error.msg for name in left)
-
-
 @pytest.mark.parametrize(
     ("pool", "threads", "notify", "needed"),
     [
         (True, 8, True, 13),
-        ({}, 8, True, None),
         (None, 8, True, None),
         ({"min_size": 2}, 1, True, 6),
-        ({"min_size": 20}, 8, True, None),
         ({"max_size": 12}, 8, True, 13),
         ({"max_size": 13}, 8, True, None),
         ({"max_size": 11}, 8, False, None),
@@ -451,99 +390,3 @@ def test_a_worker_says_how_large_its_connection_pool_must_be(
         return
     with pytest.raises(CommandError, match=f'"max_size": {needed}'):
         call_command("hipq_worker", threads=threads)
-
-
-@pytest.mark.parametrize(
-    ("pool", "notify", "is_told"),
-    [
-        ({"max_size": 5}, True, True),
-        ({"max_size": 6}, True, False),
-        (True, False, False),
-        ({"max_size": 3}, False, True),
-    ],
-)
-def test_a_pool_in_which_no_worker_can_work_is_w006(
-    options: dict[str, Any], settings: Settings, pool: Any, notify: bool, is_told: bool
-) -> None:
-    settings.HIPQ = {"default": {"NOTIFY": notify}}
-    options["pool"] = pool
-
-    told = [message for message in complaints() if message.id == "hipq.W006"]
-
-    assert len(told) == is_told
-    assert all(f"needs {5 if notify else 3}, and one more" in message.msg for message in told)
-
-
-# Webhooks
-
-
-class BankView(hipq.WebhookView):
-    job_type = "attribute"
-    key = FORMAT["key"]
-    outcome = staticmethod(FORMAT["outcome"])
-    verify = FORMAT["verify"]
-
-
-def webhook(job_type: Any, **options: Any) -> Any:
-    return hipq.WebhookView.as_view(**{**FORMAT, "job_type": job_type, **options})
-
-
-def serve(settings: Settings, *patterns: Any) -> None:
-    class Urls:
-        urlpatterns = list(patterns)
-
-    settings.ROOT_URLCONF = Urls
-
-
-def test_a_webhook_for_a_job_type_that_nobody_declared_is_w002(
-    settings: Settings, declare: Declare
-) -> None:
-    declare("charge")(lambda job: hipq.WAIT)
-    serve(settings, path("hooks/bank/", webhook("chrage")))
-
-    [warning] = complaints()
-
-    assert warning.id == "hipq.W002"
-    assert warning.msg == (
-        "WebhookView at 'hooks/bank/': job type 'chrage' is not declared, did you mean 'charge'?"
-    )
-
-
-@pytest.mark.parametrize(
-    "patterns",
-    [
-        [path("hooks/", include([path("bank/", BankView.as_view())]))],
-        [path("hooks/bank/", never_cache(BankView.as_view()))],
-        [path("hooks/bank/", BankView.as_view(job_type="nobody"))],
-    ],
-)
-def test_a_webhook_is_found_wherever_it_stands(settings: Settings, patterns: list[Any]) -> None:
-    serve(settings, *patterns)
-
-    assert found() == ["hipq.W002"]
-
-
-def test_a_webhook_for_a_job_type_of_another_instance_is_w002(
-    settings: Settings, declare: Declare
-) -> None:
-    settings.HIPQ = {"default": {}, "other": {"DATABASE": "other"}}
-    declare("charge")(lambda job: hipq.WAIT)
-    views = [
-        webhook("charge"),
-        webhook(lambda message: message["type"]),
-        webhook("charge", instance="other"),
-    ]
-    serve(settings, *[path(f"hooks/{place}/", view) for place, view in enumerate(views)])
-
-    [warning] = complaints()
-
-    assert "'hooks/2/': job type 'charge' is not declared; " in warning.msg
-
-
-@pytest.mark.parametrize("urlconf", [None, "no.such.urls"])
-def test_a_urlconf_that_cannot_be_imported_is_left_to_django(
-    settings: Settings, urlconf: str | None
-) -> None:
-    settings.ROOT_URLCONF = urlconf
-
-    assert list(check_webhooks()) == []
