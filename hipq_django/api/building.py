@@ -198,7 +198,8 @@ class Builder:
             declared = find_declared(self.instance, name, row.kind)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
-            if unique := _unique(row, declared):
+            # The row says it where the code is that of another service.
+            if unique := declared.unique if declared else row.uniqueness:
                 self._unique[name] = unique
         return self._types[name]
 
@@ -211,13 +212,6 @@ class Builder:
             else:
                 self._queues[name] = get_named_queue(self.instance, name, self.verb)
         return self._queues[name]
-
-
-def _unique(row: JobType, declared: Declaration | None) -> Unique | None:
-    """Return which jobs of a type are unique: as the code says, or where there is none the row."""
-    if declared is not None and declared.signature == row.signature:
-        return declared.unique
-    return row.uniqueness  # the code is of another release, or that of another service
 
 
 _CHECKS = checks(GIVEN)

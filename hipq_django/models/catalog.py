@@ -1,9 +1,8 @@
 """The rows of queues and job types, kept in step with the setting and the code.
 
 What the setting and the code say is written to the rows; what an operator has edited stays, as
-`edits` says. An enqueue takes what its code declares, and writes nothing
-to rows that exist in its caller's transaction: what workers of another release must know of a type,
-its signature and kind, follows after the commit, and the rest is written by `sync`.
+`edits` says. An enqueue takes what its code declares, and writes nothing but
+its kind to a row that exists; `sync` does, when a worker starts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import QuerySet
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
@@ -64,46 +63,10 @@ def get_job_type(instance: str, name: str) -> JobType:
     if found is None:
         return _create_job_type(config, name, declared)
     if declared is not None and _is_outdated(found, declared):
-        code = _of_code(declared)
-        if any(getattr(found, name) != code[name] for name in _FOR_OTHERS):
-            _write_for_others(config, found, {name: code[name] for name in _FOR_OTHERS})
+        if found.kind != declared.kind:  # by which workers find its code
+            _job_types(config).filter(pk=found.pk).update(kind=declared.kind)
         _update(found, declared)
     return found
-
-
-_FOR_OTHERS = ("signature", "kind")
-"""What others have to know of a type at its first job, before a worker with this code starts.
-
-Which jobs are unique only workers write: an enqueue of a release that ends would undo it.
-"""
-
-_written: set[tuple[str, str, str]] = set()
-"""The job types of which this process has written that: database, instance, name."""
-
-
-def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, Any]) -> None:
-    """Tell workers of another release which arguments, and which kind, this type has now.
-
-    By its kind, workers find the code of a type that nobody declared before its first job. Once in
-    a process, and not in the caller's transaction, which others would wait for. Where that fails,
-    as for a role that may only enqueue, workers do it when they start.
-    """
-    key = (config.database, row.instance, row.name)
-    if key in _written:
-        return
-    row.versions = None  # until it is written each enqueue is to come here
-    rows = JobType.objects.using(config.database).filter(pk=row.pk)
-
-    def write() -> None:
-        if key not in _written:
-            _written.add(key)
-            Isolation.together(update)
-
-    def update() -> None:
-        with worker_transaction(config.database):
-            rows.update(**code, update_time=clock.now(config.database))
-
-    transaction.on_commit(write, using=config.database, robust=True)
 
 
 def cached_job_type(instance: str, name: str) -> JobType:

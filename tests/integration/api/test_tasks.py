@@ -14,14 +14,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import transaction
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import UnknownOptionError
 from hipq_django.models import Job, JobType
-from hipq_django.models.catalog import sync
 from hipq_django.processes.declaring import Declaring
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -480,33 +478,6 @@ def test_text_that_cannot_be_stored_is_named_when_the_job_is_stored(declare: Dec
         with pytest.raises(hipq.ArgumentsError, match=said):
             enqueue()
     assert not Job.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_row_says_what_the_first_stored_job_of_a_process_took(
-    declare: Declare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once in a process, by the first enqueue whose transaction is committed."""
-    monkeypatch.setattr("hipq_django.models.catalog._written", set())
-    task = declare.task("shop.send")(send)
-    sync("default")
-    of_type = JobType.objects.filter(name="shop.send")
-    of_type.update(signature="(before)")
-
-    with transaction.atomic():
-        task.enqueue(1)
-        transaction.set_rollback(True)
-    assert of_type.get().signature == "(before)"
-
-    with transaction.atomic():
-        task.enqueue(1)
-        hipq.enqueue_many([task.new(2)])
-        assert of_type.get().signature == "(before)"  # nobody waits for this transaction
-    assert of_type.get().signature == task.signature
-
-    of_type.update(signature="(of another release)")
-    task.enqueue(3)
-    assert of_type.get().signature == "(of another release)"
 
 
 # Parents

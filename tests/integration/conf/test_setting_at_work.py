@@ -92,23 +92,6 @@ def test_what_was_edited_is_listed_and_stays_until_it_is_reset(
     assert declared.edits(get_instance()) == {name: EDITED[name] for name in left}
 
 
-def test_rows_of_the_release_before_count_as_written_by_the_code(
-    settings: Settings, declare: Declare
-) -> None:
-    """It kept decimal numbers as texts."""
-    declare("charge", throttle_factor=0.1)(handler)
-    synced(settings, THROTTLE_LIMIT=10)
-    for model, name in ((Queue, "throttle_limit"), (JobType, "default_throttle_factor")):
-        for row in model.objects.exclude(declared={}):
-            row.declared = {**row.declared, name: f"{row.declared[name]:.3f}"}
-            row.save()
-
-    declare("charge", throttle_factor=0.2)(handler)
-
-    assert synced(settings, THROTTLE_LIMIT=20).throttle_limit == 20
-    assert JobType.objects.get(name="charge").default_throttle_factor == Decimal("0.2")
-
-
 def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:
     synced(settings, THROTTLE_LIMIT=10)
     settings.HIPQ = {}
@@ -182,18 +165,6 @@ def test_nothing_is_written_where_nothing_changed(
     sync("default")
 
     assert stored().update_time == before
-
-
-def test_the_same_queue_is_created_once() -> None:
-    assert get_queue("default", "bank") == get_queue("default", "bank")
-
-
-def test_a_queue_with_a_wrong_name_is_refused() -> None:
-    """T34."""
-    with pytest.raises(hipq.InvalidJobError, match="queue 'Bank'"):
-        get_queue("default", "Bank")
-
-    assert Queue.objects.count() == 0
 
 
 # Two releases
@@ -273,43 +244,6 @@ def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written
     newer.declare()
 
     assert (with_both, in_rows()) == (OLDER, NEWER)
-
-
-def test_what_an_operator_changes_meanwhile_stays(newer: Declaring, releases: Releases) -> None:
-    older = releases.start_older()
-    Queue.objects.update(throttle_limit=2)
-    older.live_row().update(state=Worker.State.STOPPED)
-
-    newer.declare()
-
-    assert in_rows() == (2, *NEWER[1:])
-
-
-def test_a_consumer_is_no_newer_worker(newer: Declaring, releases: Releases) -> None:
-    older = releases.start_older()
-    WorkerFactory.create(source="broker")
-    older.live_row().update(state=Worker.State.STOPPED)
-
-    newer.declare()
-
-    assert in_rows() == NEWER
-
-
-def test_a_worker_that_goes_on_after_it_was_declared_lost_is_no_newer_one(
-    releases: Releases,
-) -> None:
-    releases.older()
-    worker = WorkerFactory.create()
-    older = started(worker)
-    releases.newer()
-    started()
-    worker.live_row().update(state=Worker.State.LOST)
-    releases.older()
-
-    older.registered(WorkerFactory.create())
-    older.declare()
-
-    assert in_rows() == NEWER
 
 
 def test_a_worker_that_is_not_the_newest_only_adds_to_rows(
