@@ -9,7 +9,7 @@ from operator import attrgetter
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from hipq_django.flow.web.endpoints import ENDPOINTS
+from hipq_django.flow.web.operations import ENDPOINTS
 from hipq_django.flow.web.view import EndpointView
 
 

@@ -33,7 +33,8 @@ from hipq_django.flow import (
 from hipq_django.flow.aliases import Aliases
 from hipq_django.flow.declaring import OWN_OPTIONS, REFUSED
 from hipq_django.flow.state import State
-from hipq_django.flow.web.endpoints import ENDPOINTS, shown_path
+from hipq_django.flow.web.endpoints import shown_path
+from hipq_django.flow.web.operations import ENDPOINTS
 from hipq_django.flow.web.view import EndpointView
 from hipq_django.job_types.declaration import TYPE_OPTIONS
 from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
@@ -235,7 +236,7 @@ def test_every_request_of_flows_is_there_with_its_permission_and_fields() -> Non
         (f"{each.method} {shown_path(each.route)}", each.permission) for each in ENDPOINTS
     ]
     for row, each in zip(requests, ENDPOINTS, strict=True):
-        required = {name for name, field in each.fields.items() if field.required}
+        required = {name for name, field in each.fields.items() if field.is_required}
         assert set(each.fields) <= set(codes_of(row[2]))
         assert set(re.findall(r"\*\*`(\w+)`\*\*", row[2])) == required
 

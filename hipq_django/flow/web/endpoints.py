@@ -1,27 +1,74 @@
-"""All that can be asked for: method, address, permission, what the body may say, and the verb."""
+"""What can be asked for: method, address, permission and fields of a request. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from hipq_django.flow.web import operations
-from hipq_django.flow.web.call import Call
-from hipq_django.flow.web.fields import (
-    ANYTHING,
-    FLAG,
-    LIST,
-    MOMENT,
-    NODE,
-    NUMBER,
-    OBJECT,
-    RUN,
-    TEXT,
-    TEXT_OR_OBJECT,
-    Field,
-    Fields,
-    required,
+from hipq_django.domain.serialization import sized_json
+from hipq_django.exceptions import nearest_name
+from hipq_django.flow.web.refusals import RefusedCallError
+
+
+def _moment(given: Any) -> Any:
+    """Return the moment that a text tells; raise `ValueError` for one that tells none."""
+    if not isinstance(given, str):
+        return given
+    moment = datetime.fromisoformat(given)
+    if moment.utcoffset() is None:
+        raise ValueError("it has no offset")
+    return moment
+
+
+class Kind(NamedTuple):
+    """What a field of a body may be. True and False are no numbers."""
+
+    says: str
+    types: tuple[type, ...]
+    read: Callable[[Any], Any] = lambda value: value
+    is_required: bool = False
+
+    @property
+    def takes_null(self) -> bool:
+        """Whether null is a value; else it is as if the field was not there."""
+        return object in self.types
+
+    def checked(self, name: str, value: Any) -> Any:
+        """Return the value of a field; raise `RefusedCallError` if it is of another kind."""
+        fits = isinstance(value, self.types)
+        try:
+            if fits and (bool in self.types or not isinstance(value, bool)):
+                return self.read(value)
+        except ValueError:
+            pass
+        raise RefusedCallError(422, f"{name}: it is {value!r:.100}; give {self.says}.")
+
+
+def required(kind: Kind) -> Kind:
+    """Return the kind of a field that a body must have."""
+    return kind._replace(is_required=True)
+
+
+ANYTHING = Kind("any JSON", (object, bool))
+FLAG = Kind("true or false", (bool,))
+LIST = Kind("a list", (list,))
+MOMENT = Kind(
+    "seconds since 1970, or a time as 2026-12-24T18:00:00+01:00", (int, float, str), _moment
 )
+NODE = Kind("the id or an alias of a node", (int, str))
+NUMBER = Kind("a number", (int, float))
+OBJECT = Kind("an object", (dict,))
+TEXT = Kind("a text", (str,))
+TEXT_OR_OBJECT = Kind("a text or an object", (str, dict))
+
+Fields = Mapping[str, Kind]
+
+RUN: Fields = {"parent": FLAG, "force": FLAG, "at": MOMENT, "wait": NUMBER}
+"""What is said of a run, by its own verb or beside another one."""
+
+NODE_ROUTE = "nodes/<str:node>"
+PORT_ROUTE = f"{NODE_ROUTE}/<hipq_side:side>/<str:port>"
 
 
 class Endpoint(NamedTuple):
@@ -30,7 +77,7 @@ class Endpoint(NamedTuple):
     method: str
     route: str
     permission: str
-    verb: Callable[[Call], dict[str, Any]]
+    verb: Callable[[Any], dict[str, Any]]
     fields: Fields = {}
     locks_tree: bool = False
     """Whether its verb locks other nodes beside the one of its address."""
@@ -42,96 +89,54 @@ class Endpoint(NamedTuple):
         return self.method == "POST" and names_node and self.fields is not RUN
 
 
-def index(call: Call) -> dict[str, Any]:
-    """Tell what there is."""
-    return {
-        "instance": call.instance,
-        "endpoints": [
-            {"method": each.method, "path": shown_path(each.route), "permission": each.permission}
-            for each in ENDPOINTS
-        ],
-    }
-
-
 def shown_path(route: str) -> str:
     """Return an address as people write it: /nodes/ID/inputs|outputs/PORT/read."""
-    text = route
-    for converter, shown in _SHOWN.items():
-        text = text.replace(converter, shown)
-    return f"/{text}"
+    text = route.replace("<str:node>", "ID").replace("<str:port>", "PORT")
+    return f"/{text.replace('<hipq_side:side>', 'inputs|outputs')}"
 
 
-NODE_ROUTE = "nodes/<str:node>"
-_PORT = f"{NODE_ROUTE}/<hipq_side:side>/<str:port>"
-_SHOWN = {"<str:node>": "ID", "<hipq_side:side>": "inputs|outputs", "<str:port>": "PORT"}
+# What a body says
 
-_START: Fields = {
-    "component": required(TEXT_OR_OBJECT),
-    "args": Field(LIST),
-    "parent": Field(NODE),
-    "name": Field(TEXT),
-    "alias": Field(TEXT),
-    "on_conflict": Field(TEXT),
-    "at": Field(MOMENT),
-    "inputs": Field(OBJECT),
-    "outputs": Field(OBJECT),
-    "data": Field(OBJECT),
-    "job": Field(OBJECT),
-    "run": Field(FLAG),
-}
+MAX_CONTEXT_BYTES = 8_192
+"""How large a context may be: it is stored with each of the many messages of a request."""
 
-ENDPOINTS = (
-    Endpoint("GET", "", "view_node", index),
-    Endpoint(
-        "POST", "publish", "write_port", operations.publish,
-        {"channel": required(TEXT), "message": required(ANYTHING)},
-    ),
-    Endpoint("POST", "log", "write_port", operations.log, {"entry": required(TEXT_OR_OBJECT)}),
-    Endpoint("GET", "components", "view_node", operations.components),
-    Endpoint("POST", "nodes", "start_node", operations.start, _START),
-    Endpoint("GET", NODE_ROUTE, "view_node", operations.node),
-    Endpoint("DELETE", NODE_ROUTE, "terminate_node", operations.delete),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/state", "edit_node", operations.state,
-        {"set": Field(OBJECT), "unset": Field(LIST)},
-    ),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/ports", "edit_node", operations.ports,
-        {"inputs": Field(OBJECT), "outputs": Field(OBJECT)},
-    ),
-    Endpoint("POST", f"{_PORT}/read", "read_port", operations.read),
-    Endpoint(
-        "POST", f"{_PORT}/entries", "view_message", operations.entries, {"count": Field(NUMBER)}
-    ),
-    Endpoint(
-        "POST", f"{_PORT}/write", "write_port", operations.write,
-        {"data": Field(ANYTHING), "list": Field(LIST)},
-    ),
-    Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", operations.run, RUN),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/terminate", "terminate_node", operations.terminate,
-        {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)}, locks_tree=True,
-    ),
-    Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", operations.lock, {"ttl": required(NUMBER)}),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/refresh_lock", "edit_node", operations.refresh_lock,
-        {"ttl": required(NUMBER)},
-    ),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/unlock", "edit_node", operations.unlock, {"token": required(TEXT)}
-    ),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/adopt", "edit_node", operations.adopt,
-        {"child": required(NODE), "name": required(TEXT)}, locks_tree=True,
-    ),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/disown", "edit_node", operations.disown, {"name": required(TEXT)},
-        locks_tree=True,
-    ),
-    Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", operations.graph),
-    Endpoint(
-        "POST", f"{NODE_ROUTE}/graph", "edit_graph", operations.edit_graph,
-        {"spec": required(OBJECT)},
-        locks_tree=True,
-    ),
-)  # fmt: skip
+OF_FLOWS = ("node", "run", "channel")
+"""What flows say themselves in the context of a message."""
+
+
+def checked_fields(body: Any, fields: Fields, where: str = "the body") -> dict[str, Any]:
+    """Return what a body says; raise `RefusedCallError` where it says anything wrong."""
+    _check_names(body, fields, where)
+    said = {}
+    for name, kind in fields.items():
+        if body.get(name) is not None or (name in body and kind.takes_null):
+            said[name] = kind.checked(name, body[name])
+        elif kind.is_required:
+            raise RefusedCallError(422, f"{where} has no {name!r}; give {kind.says}.")
+    return said
+
+
+def _check_names(body: Any, fields: Fields, where: str) -> None:
+    if not isinstance(body, dict):
+        raise RefusedCallError(422, f"{where} is not a JSON object.")
+    for name in body:
+        if name not in fields:
+            near = nearest_name(name, fields) if fields else "; it takes none."
+            unknown = f"{where} has a field {name!r:.100}, which is unknown{near}"
+            raise RefusedCallError(422, unknown)
+
+
+def checked_context(context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the context of a body; raise `RefusedCallError` for one that is too large.
+
+    Or for one that pretends to come from a node.
+    """
+    size = sized_json(context)[1]
+    if size > MAX_CONTEXT_BYTES:
+        text = f"context: it has {size:,} bytes as JSON, at most {MAX_CONTEXT_BYTES:,} are taken."
+        raise RefusedCallError(413, text)
+    for name in OF_FLOWS:
+        if name in context:
+            text = f"context: {name!r} is set by flows themselves; use another name."
+            raise RefusedCallError(422, text)
+    return context

@@ -12,7 +12,23 @@ from hipq_django.flow.graphs.applying import apply
 from hipq_django.flow.graphs.publicity import check_channels, permissions_of, refuse_private
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.web.call import Call
-from hipq_django.flow.web.fields import read_moment
+from hipq_django.flow.web.endpoints import (
+    ANYTHING,
+    FLAG,
+    LIST,
+    MOMENT,
+    NODE,
+    NODE_ROUTE,
+    NUMBER,
+    OBJECT,
+    PORT_ROUTE,
+    RUN,
+    TEXT,
+    TEXT_OR_OBJECT,
+    Endpoint,
+    required,
+    shown_path,
+)
 from hipq_django.flow.web.refusals import RefusedCallError
 from hipq_django.flow.web.showing import (
     first_packets,
@@ -27,6 +43,17 @@ FEW, MOST = 10, 100
 """How many messages are shown: if nothing else is said, and at most."""
 
 Answer = dict[str, Any]
+
+
+def index(call: Call) -> Answer:
+    """Tell what there is."""
+    return {
+        "instance": call.instance,
+        "endpoints": [
+            {"method": each.method, "path": shown_path(each.route), "permission": each.permission}
+            for each in ENDPOINTS
+        ],
+    }
 
 
 # Channels
@@ -60,7 +87,7 @@ def components(call: Call) -> Answer:
 def start(call: Call) -> Answer:
     """Start a node of a public component, or the nodes of a spec."""
     options = dict(call.fields)
-    data = options.pop("data", None)
+    beside = {"by": call.by, "data": options.pop("data", None), "at": options.pop("at", None)}
     without_masks(options)
     component = options.pop("component")
     _check_component(call, component)
@@ -68,8 +95,7 @@ def start(call: Call) -> Answer:
     if "parent" in options:
         options["parent"] = call.named("parent")
         call.needs_family_of(options["parent"])
-    options |= {"at": read_moment(options.get("at")), "by": call.by, "data": data}
-    return {"node": flow.start(component, instance=call.instance, **options).pk}
+    return {"node": flow.start(component, instance=call.instance, **options, **beside).pk}
 
 
 def _check_component(call: Call, component: Any) -> None:
@@ -80,8 +106,9 @@ def _check_component(call: Call, component: Any) -> None:
 
 def _check_options(call: Call) -> None:
     """Refuse ports of one node whose channels the user may not use."""
-    call.needs(*permissions_of({"nodes": {"": call.fields}}).values())
-    if problems := list(check_channels("", call.fields)):
+    given = {side: call.fields.get(side) for side in ("inputs", "outputs")}
+    call.needs(*permissions_of({"nodes": {"": given}}).values())
+    if problems := list(check_channels("", given)):
         raise flow.GraphError(problems)
 
 
@@ -129,7 +156,7 @@ def run(call: Call) -> Answer:
 
 def run_node(node: flow.Node, how: Mapping[str, Any]) -> int | None:
     """Let a node run as a body says; return the id of the node that will, or None."""
-    found = node.run(**{**how, "at": read_moment(how.get("at"))})
+    found = node.run(**how)
     return None if found is None else found.pk
 
 
@@ -230,3 +257,44 @@ def write(call: Call) -> Answer:
         )
     call.port.write_many(call.fields["list"] if "list" in call.fields else [call.fields["data"]])
     return {}
+
+
+_START = {
+    "component": required(TEXT_OR_OBJECT), "args": LIST, "parent": NODE, "name": TEXT,
+    "alias": TEXT, "on_conflict": TEXT, "at": MOMENT, "inputs": OBJECT, "outputs": OBJECT,
+    "data": OBJECT, "job": OBJECT, "run": FLAG,
+}  # fmt: skip
+_MESSAGE = {"channel": required(TEXT), "message": required(ANYTHING)}
+_TTL = {"ttl": required(NUMBER)}
+_NAME = {"name": required(TEXT)}
+_CHILD = {"child": required(NODE), **_NAME}
+_SPEC = {"spec": required(OBJECT)}
+_EXTENT = {"recursive": FLAG, "delete": FLAG, "force": FLAG}
+
+ENDPOINTS = (
+    Endpoint("GET", "", "view_node", index),
+    Endpoint("POST", "publish", "write_port", publish, _MESSAGE),
+    Endpoint("POST", "log", "write_port", log, {"entry": required(TEXT_OR_OBJECT)}),
+    Endpoint("GET", "components", "view_node", components),
+    Endpoint("POST", "nodes", "start_node", start, _START),
+    Endpoint("GET", NODE_ROUTE, "view_node", node),
+    Endpoint("DELETE", NODE_ROUTE, "terminate_node", delete),
+    Endpoint("POST", f"{NODE_ROUTE}/state", "edit_node", state, {"set": OBJECT, "unset": LIST}),
+    Endpoint(
+        "POST", f"{NODE_ROUTE}/ports", "edit_node", ports, {"inputs": OBJECT, "outputs": OBJECT}
+    ),
+    Endpoint("POST", f"{PORT_ROUTE}/read", "read_port", read),
+    Endpoint("POST", f"{PORT_ROUTE}/entries", "view_message", entries, {"count": NUMBER}),
+    Endpoint("POST", f"{PORT_ROUTE}/write", "write_port", write, {"data": ANYTHING, "list": LIST}),
+    Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", run, RUN),
+    Endpoint(
+        "POST", f"{NODE_ROUTE}/terminate", "terminate_node", terminate, _EXTENT, locks_tree=True
+    ),
+    Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", lock, _TTL),
+    Endpoint("POST", f"{NODE_ROUTE}/refresh_lock", "edit_node", refresh_lock, _TTL),
+    Endpoint("POST", f"{NODE_ROUTE}/unlock", "edit_node", unlock, {"token": required(TEXT)}),
+    Endpoint("POST", f"{NODE_ROUTE}/adopt", "edit_node", adopt, _CHILD, locks_tree=True),
+    Endpoint("POST", f"{NODE_ROUTE}/disown", "edit_node", disown, _NAME, locks_tree=True),
+    Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", graph),
+    Endpoint("POST", f"{NODE_ROUTE}/graph", "edit_graph", edit_graph, _SPEC, locks_tree=True),
+)

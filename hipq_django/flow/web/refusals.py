@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import DataError, IntegrityError
 
-from hipq_django.exceptions import HipqError
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     GraphError,
@@ -17,19 +16,15 @@ from hipq_django.flow.exceptions import (
 )
 from hipq_django.web.receiving import RefusedError
 
-_STATUSES: dict[type[Exception], int] = {
-    NodeDeletedError: 404,
-    AliasTakenError: 409,
-    NameTakenError: 409,
-    IntegrityError: 409,
-    MessageTooLargeError: 413,
-}
-"""All other errors are about what the body says: 422."""
-
-_NOT_STORABLE: dict[type[Exception], str] = {
-    DataError: "the database cannot store what the body says.",
-    IntegrityError: "somebody else changed the same at this moment; try again.",
-}
+_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (NodeDeletedError, 404, ""),
+    (AliasTakenError, 409, ""),
+    (NameTakenError, 409, ""),
+    (MessageTooLargeError, 413, ""),
+    (DataError, 422, "the database cannot store what the body says."),
+    (IntegrityError, 409, "somebody else changed the same at this moment; try again."),
+)
+"""All other errors are about what the body says: 422. The text stands in place of the error's."""
 
 
 class RefusedCallError(RefusedError):
@@ -40,12 +35,16 @@ class RefusedCallError(RefusedError):
         self.more: Mapping[str, Any] = more
 
 
-def refusal_of(error: HipqError | DataError | IntegrityError) -> RefusedCallError:
+def refusal_of(error: Exception) -> RefusedCallError:
     """Return how a request is refused whose verb has raised."""
-    kinds = type(error).__mro__
-    status = next((_STATUSES[kind] for kind in kinds if kind in _STATUSES), 422)
-    reason = next((_NOT_STORABLE[kind] for kind in kinds if kind in _NOT_STORABLE), str(error))
-    return RefusedCallError(status, reason, **_more(error))
+    if isinstance(error, RefusedCallError):
+        return error
+    if isinstance(error, RefusedError):  # of its body, as it was sent
+        return RefusedCallError(422 if error.status == 400 else error.status, str(error))
+    for kind, status, text in _STATUSES:
+        if isinstance(error, kind):
+            return RefusedCallError(status, text or str(error), **_more(error))
+    return RefusedCallError(422, str(error), **_more(error))
 
 
 def _more(error: Exception) -> dict[str, Any]:

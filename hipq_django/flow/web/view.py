@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -14,6 +15,7 @@ from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.exceptions import ConfigurationError, HipqError
 from hipq_django.flow.contexts import Room, context, set_group
 from hipq_django.flow.family import ancestors_of, lock_nodes
@@ -21,20 +23,10 @@ from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.grouping import group
 from hipq_django.flow.models import Request
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.web.call import Call
-from hipq_django.flow.web.endpoints import Endpoint
-from hipq_django.flow.web.fields import (
-    OBJECT,
-    RUN,
-    Field,
-    Fields,
-    checked_context,
-    checked_fields,
-    storable,
-)
+from hipq_django.flow.web.call import JSON, Call, check_origin, find_user
+from hipq_django.flow.web.endpoints import OBJECT, RUN, Endpoint, checked_context, checked_fields
 from hipq_django.flow.web.operations import run_node
 from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
-from hipq_django.flow.web.users import JSON, check_origin, check_permission, find_user
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
 
 
@@ -75,14 +67,9 @@ class EndpointView(ReceivingView):
         endpoint = self.endpoints[str(request.method)]
         try:
             return _answer(request, endpoint, instance, place)
-        except RefusedCallError as refusal:
-            return self._refused(refusal)
         except ConfigurationError:
             raise  # the trouble is on this side
-        except RefusedError as error:
-            status = 422 if error.status == 400 else error.status
-            return self._refused(RefusedCallError(status, str(error)))
-        except (HipqError, DataError, IntegrityError) as error:
+        except (RefusedError, HipqError, DataError, IntegrityError) as error:
             return self._refused(refusal_of(error))
 
     def _refused(self, refusal: RefusedCallError) -> JsonResponse:
@@ -97,17 +84,19 @@ class EndpointView(ReceivingView):
 def _answer(
     request: HttpRequest, endpoint: Endpoint, instance: str, place: Mapping[str, str]
 ) -> HttpResponse:
-    user = find_user(request, instance)
-    check_permission(user, endpoint.permission)
+    call = Call(instance, find_user(request, instance), place, {})
+    call.needs(endpoint.permission)
     if endpoint.method == "GET":
-        return JsonResponse(endpoint.verb(Call(instance, user, {}, place)))
-    check_origin(request, instance, user)
+        return JsonResponse(endpoint.verb(call))
+    check_origin(request, instance, call.user)
     limits = flow_settings(instance)
-    body = read_body(request, limits.max_body_bytes)
-    said = _read(body, endpoint)
-    how = _read_run(said.pop("run", None), user) if endpoint.may_run else None
+    said = _read(read_body(request, limits.max_body_bytes), endpoint)
+    how = said.pop("run", None) if endpoint.may_run else None
+    if how is not None:
+        call.needs("run_node")
+        how = checked_fields(how, RUN, "run")
     around = checked_context(said.pop("context", {}))
-    call = Call(instance, user, said, place)
+    call = replace(call, fields=said)
     room, using = Room(limits.max_written_bytes), get_instance(instance).database
     with write_transaction(using), context(**around), set_group(room=room):
         return _once(request, call, lambda: _done(call, endpoint, how))
@@ -152,16 +141,10 @@ def _lock_first(call: Call, endpoint: Endpoint, how: Mapping[str, Any]) -> None:
 
 
 def _read(body: bytes, endpoint: Endpoint) -> dict[str, Any]:
-    beside: Fields = {"context": Field(OBJECT)}
-    if endpoint.may_run:
-        beside = {**beside, "run": Field(OBJECT)}
-    said = storable(read_json(body)) if body else {}
+    """Return what a body says; raise `RefusedCallError` also for what no database can hold."""
+    beside = {"context": OBJECT, "run": OBJECT} if endpoint.may_run else {"context": OBJECT}
+    try:
+        said = to_json(read_json(body)) if body else {}
+    except NotJsonError as error:
+        raise RefusedCallError(422, f"the body cannot be stored: {error}.") from error
     return checked_fields(said, {**endpoint.fields, **beside})
-
-
-def _read_run(said: Any, user: Any) -> dict[str, Any] | None:
-    """Return how a node is to run after a verb, if it is."""
-    if said is None:
-        return None
-    check_permission(user, "run_node")
-    return checked_fields(said, RUN, "run")

@@ -21,7 +21,8 @@ from hipq_django.flow.models import (
     Wake,
 )
 from hipq_django.flow.runs import dispatching
-from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
+from hipq_django.flow.web.endpoints import Endpoint
+from hipq_django.flow.web.operations import ENDPOINTS
 from tests.flow.web.conftest import PERMISSIONS, Api
 from tests.rolling_back import rolled_back
 
@@ -131,7 +132,7 @@ VALUES = {
 
 def bodies_of(endpoint: Endpoint) -> Any:
     """Return what makes bodies of an endpoint: with what they must have, mostly."""
-    required = {name: VALUES[name] for name, field in endpoint.fields.items() if field.required}
+    required = {name: VALUES[name] for name, field in endpoint.fields.items() if field.is_required}
     beside = ["context", "run"] if endpoint.may_run else ["context"]
     optional = {name: VALUES[name] for name in [*endpoint.fields, *beside] if name not in required}
     return mostly(st.fixed_dictionaries(required, optional=optional))
