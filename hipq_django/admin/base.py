@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib import admin, messages
@@ -26,7 +26,7 @@ from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.display import NOTHING, badge, format_number, shown, span, when
+from hipq_django.admin.display import NOTHING, badge, format_number, shown, when
 from hipq_django.admin.fields import EditForm, MomentField
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -38,7 +38,7 @@ from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
 from hipq_django.models.base import name_in_its_kind, title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
-from hipq_django.monitoring.endings import SAMPLE, Trend
+from hipq_django.monitoring.endings import Trend
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -340,7 +340,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def endings(self, row: Any, name: str) -> str:
         """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
         lately = row.trend.lately
-        more = "+" if row.trend.covered_seconds else ""
+        more = "+" if row.trend.is_capped else ""
         parts = [_("%(count)s ended") % {"count": f"{format_number(lately.ended)}{more}"}]
         for outcome, number, text in (
             ("failed", lately.failed, _("%(count)s failed")),
@@ -350,15 +350,6 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
                 shown_number = text % {"count": format_number(number)}
                 query = {name: row.pk, "outcome": outcome, "ended": "hour"}
                 parts.append(self.list_link(Job, shown_number, query))
-        if lately.retried:
-            more = "+" if lately.retried_capped else ""
-            parts.append(
-                _("%(count)s retried") % {"count": f"{format_number(lately.retried)}{more}"}
-            )
-        if seconds := row.trend.covered_seconds:
-            covered = span(timedelta(seconds=seconds))
-            text = _("the newest %(count)s, which are %(span)s")
-            parts.append(text % {"count": format_number(SAMPLE), "span": covered})
         return format_html_join(", ", "{}", ((part,) for part in parts))
 
     def trend_badges(self, trend: Trend, *, is_unanswered: bool = False) -> Iterator[str]:

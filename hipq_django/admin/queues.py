@@ -128,9 +128,7 @@ class QueueAdmin(RowActions):
     @admin.display(description=_("condition"))
     def condition(self, queue: Any) -> str:
         """What holds the queue, if anything does."""
-        is_sample = queue.trend.covered_seconds
-        ok = (gettext("only a sample"), "cancelled") if is_sample else (gettext("ok"), "succeeded")
-        found = list(self._problems(queue)) or [badge(*ok)]
+        found = list(self._problems(queue)) or [badge(gettext("ok"), "succeeded")]
         return format_html_join(" ", "{}", ((problem,) for problem in found))
 
     @admin.display(description=_("findings of hipq_doctor"))

@@ -14,7 +14,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
-from hipq_django.monitoring.endings import SAMPLE, Trend
+from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import Overview, ProcessState, QueueCounts, take
 
 Row = TypeVar("Row")
@@ -71,25 +71,16 @@ CONSUMER_COLUMNS: Columns[ProcessState] = {
 
 ENDINGS_COLUMNS: Columns[tuple[str, Trend]] = {
     "in the last hour": lambda row: row[0],
-    "ended": lambda row: _at_least(row[1].lately.ended, row[1].covered_seconds),
+    "ended": lambda row: f"{row[1].lately.ended:,}{'+' if row[1].is_capped else ''}",
     "failed": lambda row: f"{row[1].lately.failed:,}",
     "timed out": lambda row: f"{row[1].lately.timed_out:,}",
-    "retried": lambda row: _at_least(row[1].lately.retried, row[1].lately.retried_capped),
-    "against the day before": lambda row: _against_usual(row[1]),
+    "more than usual": lambda row: _more_than_usual(row[1]),
 }
 
 
-def _at_least(number: int, is_capped: float) -> str:
-    return f"{number:,}+" if is_capped else f"{number:,}"
-
-
-def _against_usual(trend: Trend) -> str:
+def _more_than_usual(trend: Trend) -> str:
     told = {"failing": trend.is_failing, "timing out": trend.is_timing_out}
-    words = ", ".join(word for word, is_so in told.items() if is_so)
-    if seconds := trend.covered_seconds:
-        return f"{words or 'not known'}: the newest {SAMPLE:,}, which are {seconds:,.0f} s"
-    unknown = "too few to tell" if trend.lately.succeeded else "none succeeded"
-    return words or (unknown if trend.is_too_short else "as usual")
+    return ", ".join(word for word, is_so in told.items() if is_so) or "-"
 
 
 NO_QUEUES = "No queues; a worker that starts writes down those of its code and settings."
@@ -122,7 +113,7 @@ def _tables(overview: Overview) -> str:
     rows = [(f"queue {queue.name}", queue.trend) for queue in overview.queues]
     troubles = [(worker.name, one) for worker in workers for one in worker.troubles]
     rows += [(f"job type {job_type.name}", job_type.trend) for job_type in overview.job_types]
-    endings = [row for row in rows if _has_news(row[1])]
+    endings = [row for row in rows if row[1].lately.ended]
     return "\n".join(
         [
             _table(QUEUE_COLUMNS, overview.queues) if overview.queues else NO_QUEUES,
@@ -137,10 +128,6 @@ def _tables(overview: Overview) -> str:
             *[f"{name.capitalize()}: {_listed(found)}" for name, found in overview.others.items()],
         ]
     )
-
-
-def _has_news(trend: Trend) -> bool:
-    return bool(trend.lately.ended or trend.lately.retried)
 
 
 def _listed(found: Mapping[str, float]) -> str:

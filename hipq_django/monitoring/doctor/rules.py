@@ -218,12 +218,11 @@ def _more_than_usual(where: str, trend: Trend, code: str, how: str, mostly: str 
     number, share = getattr(lately, how), lately.share(getattr(lately, how))
     usual = usually.share(getattr(usually, how))
     before = f"{usual:.0%} the day before" if usually.ended else "none ended the day before"
-    within = span(trend.covered_seconds) if trend.covered_seconds else "an hour"
     return Finding(
         Level.PROBLEM if share >= MOST else Level.WARNING,
         code,
         where,
-        f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within {within} "
+        f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within an hour "
         f"({share:.0%}; {before}){mostly}.",
         _WHY[how],
         _WHAT_TO_DO[how],

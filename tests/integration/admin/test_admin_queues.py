@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import reranking
 from hipq_django.models import Job, JobType, Queue, Schedule
-from hipq_django.monitoring import counts, endings
+from hipq_django.monitoring import counts
 from tests.admin_pages import (
     html,
     list_url,
@@ -113,20 +113,6 @@ def test_the_list_says_what_holds_a_queue(admin_client: Client, bank: Queue) -> 
         Queue.objects.filter(pk=bank.pk).update(**values)
         assert text in listed(admin_client, bank)
         assert text in html(admin_client, page_url(bank))
-
-
-def test_a_queue_of_which_not_the_whole_hour_was_looked_at_is_not_called_ok(
-    admin_client: Client, bank: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(endings, "SAMPLE", 1)
-    WorkerFactory.create()
-    job_in(bank, "final", update_time=clock.now("default") - timedelta(minutes=10, seconds=30))
-
-    row = listed(admin_client, bank)
-
-    assert "only a sample" in row
-    assert ">ok<" not in row
-    assert "1+ ended, the newest 2,000, which are 10 min 3" in row
 
 
 def test_the_page_of_a_queue_shows_what_the_doctor_finds_for_it(

@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from hipq_django.models import JobType, Queue
 from hipq_django.monitoring import endings
 from hipq_django.monitoring.endings import Endings, Trends
-from tests.factories import AttemptFactory, JobFactory, JobTypeFactory
+from tests.factories import JobFactory, JobTypeFactory
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
@@ -30,7 +30,7 @@ def trends() -> Trends:
     return Trends(list(Queue.objects.all()), timezone.now(), "default")
 
 
-def test_the_last_hour_is_counted_beside_the_day_before() -> None:
+def test_the_last_hour_is_counted_beside_the_day_before(monkeypatch: pytest.MonkeyPatch) -> None:
     charge, refund = JobTypeFactory.create(), JobTypeFactory.create()
     ended(charge, "succeeded", 2, minutes=10)
     ended(charge, "failed", 3, minutes=59)
@@ -47,6 +47,9 @@ def test_the_last_hour_is_counted_beside_the_day_before() -> None:
     assert trend.usually == Endings(succeeded=1, failed=1)
     assert trends().of(charge.queue) == trend
     assert trends().of(refund).lately == Endings(succeeded=1)
+    assert not trend.is_capped
+    monkeypatch.setattr(endings, "SAMPLE", 6)
+    assert trends().of(charge).is_capped
 
 
 def test_types_that_share_a_queue_are_counted_apart() -> None:
@@ -62,46 +65,6 @@ def test_types_that_share_a_queue_are_counted_apart() -> None:
     assert counted.of(charge.queue).lately == Endings(succeeded=1, failed=2)
 
 
-def test_attempts_count_as_retried_when_the_job_was_tried_again() -> None:
-    kind = JobTypeFactory.create()
-    now, old = timezone.now(), timezone.now() - timedelta(hours=2)
-    waits = JobFactory.create(job_type=kind, state="retry", attempt=2)
-    AttemptFactory.create(job=waits, attempt=1, end_time=old)
-    AttemptFactory.create(job=waits, attempt=2, end_time=now)
-    given_up = JobFactory.create(
-        job_type=kind, state="final", outcome="failed", attempt=2, error="boom"
-    )
-    AttemptFactory.create(job=given_up, attempt=1, end_time=now)
-    AttemptFactory.create(job=given_up, attempt=2, end_time=now)
-
-    lately = trends().of(kind).lately
-
-    assert lately == Endings(failed=1, retried=2)
-    assert trends().of(kind.queue).lately == lately
-
-
-def test_where_there_are_too_many_retries_each_count_is_marked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(endings, "RETRIES", 3)
-    quiet, noisy = JobTypeFactory.create(), JobTypeFactory.create()
-    AttemptFactory.create(
-        job=JobFactory.create(job_type=quiet, state="retry", attempt=1), attempt=1
-    )
-    job = JobFactory.create(job_type=noisy, state="retry", attempt=3)
-    for attempt in (1, 2):
-        AttemptFactory.create(job=job, attempt=attempt)
-    before = [trends().of(kind).lately for kind in (quiet, noisy)]
-    AttemptFactory.create(job=job, attempt=3)
-
-    after = [trends().of(kind).lately for kind in (quiet, noisy)]
-
-    assert [(row.retried, row.retried_capped) for row in before] == [(1, True), (2, True)]
-    assert [(row.retried, row.retried_capped) for row in after] == [(0, True), (3, True)]
-    monkeypatch.setattr(endings, "RETRIES", 5)
-    assert not trends().of(noisy.queue).lately.retried_capped
-
-
 def test_the_cost_does_not_grow_with_queues_and_types(
     django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:
@@ -109,5 +72,5 @@ def test_the_cost_does_not_grow_with_queues_and_types(
         ended(JobTypeFactory.create(), "failed")
     queues = list(Queue.objects.all())
 
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(1):
         Trends(queues, timezone.now(), "default")
