@@ -16,7 +16,6 @@ from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import Queue
 from hipq_django.processes.connections import give_back_own, leave_pools
-from hipq_django.processes.first_process import go_on_below_process_1
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
@@ -101,7 +100,6 @@ class Command(InstanceCommand):
 
     def run(self, options: dict[str, Any]) -> None:
         """Run the worker, or several under a supervisor."""
-        go_on_below_process_1()
         on_stop_signals(sys.exit)  # so that none is lost until the worker listens
         options |= {name: _names_in(options[name] or []) for name in ("queues", "exclude")}
         try:
