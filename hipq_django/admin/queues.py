@@ -24,7 +24,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
-from hipq_django.monitoring.doctor import diagnose, measure_queues
+from hipq_django.monitoring.doctor import examine_queues
 from hipq_django.monitoring.endings import Trends
 from hipq_django.monitoring.overview import JobTypeEndings, Overview, QueueCounts, queue_counts
 
@@ -143,8 +143,8 @@ class QueueAdmin(RowActions):
         types = JobType.objects.using(self.database).filter(queue=queue)
         endings = [JobTypeEndings(t.name, queue.name, queue.trends.of(t)) for t in types]
         view = Overview(config.name, [counts], [], [], 0, 0, endings)
-        measured = measure_queues(config, view)
-        lines = ((each.where, each.what, each.what_to_do) for each in diagnose(measured))
+        found = examine_queues(config, view)
+        lines = ((each.where, each.what, each.what_to_do) for each in found)
         return format_html_join("", '<div lang="en">{}: {} {}</div>', lines) or "-"
 
     def _problems(self, queue: Any) -> Iterator[str]:
@@ -157,7 +157,7 @@ class QueueAdmin(RowActions):
             yield badge(gettext("changing order"), "retry")
         counts: QueueCounts = queue.counts
         if not counts.served:
-            yield badge(gettext("threads held") if counts.held else gettext("no worker"), "error")
+            yield badge(gettext("no worker"), "error")
         if counts.is_full:
             yield badge(gettext("limit reached"), "retry")
         yield from self.trend_badges(counts.trend, is_unanswered=counts.is_unanswered)

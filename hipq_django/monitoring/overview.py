@@ -50,8 +50,6 @@ class QueueCounts:
     oldest_due_seconds: float
     problem: str
     trend: Trend = NO_TREND
-    held: bool = False
-    """Whether jobs whose attempts are over hold all threads that serve it, so that it is not."""
     next_factor: float = 0.0
     """What the first due job needs of the limit, 0 where none is due but critical ones."""
     quiet_seconds: float | None = None
@@ -192,15 +190,13 @@ def queue_counts(
     queue: Any, now: datetime, trends: Trends, workers: Sequence[Worker]
 ) -> QueueCounts:
     """Return the counts of a queue that `with_figures` has found; `workers` are live and claim."""
-    held = [worker.is_held for worker in workers if worker.serves(queue)]
     oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,
         throttle_limit=float(queue.throttle_limit) if queue.is_limited else 0.0,
         order=queue.order,
         paused=queue.paused,
-        served=not all(held),
-        held=bool(held) and all(held),
+        served=any(worker.serves(queue) and not worker.is_held for worker in workers),
         due=queue.due_count,
         scheduled=queue.scheduled_count,
         running=queue.running_count,

@@ -8,23 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from hipq_django.monitoring import doctor
 from hipq_django.monitoring.doctor import Level
 from tests.docs.documents import OPERATIONS, REFERENCE, codes_of
 from tests.processes.forked import ForkedProcess
-from tests.unit.test_doctor import SICK
 
 LEVELS = {codes_of(code)[0]: level for code, level, _ in OPERATIONS.headed("Code")}
-FOUND = {tuple(name.partition(",")[0].split()) for name in SICK}
+MADE = re.compile(r"\b(problem|warning|note|Finding)\(([^(\"]*)\"(\w+)\",")
+"""How the code makes a finding: its level, as a function or a condition, and its code."""
 
 
-def test_every_finding_is_there() -> None:
-    assert set(LEVELS) == {code for code, _ in FOUND}
+def test_every_finding_is_there_with_its_levels() -> None:
+    source = "".join(path.read_text() for path in Path(doctor.__file__).parent.glob("*.py"))
+    made = {
+        (code, level)
+        for function, condition, code in MADE.findall(source)
+        for level in ([function] if function in {*Level} else levels_in(condition))
+    }
+    of_endings = {(c, each) for c in ("failing", "timing_out") for each in ("problem", "warning")}
+
+    assert {(c, each) for c, text in LEVELS.items() for each in levels_in(text)} == (
+        made | of_endings
+    )
 
 
-def test_a_finding_has_the_levels_that_are_written() -> None:
-    written = {(c, word) for c, text in LEVELS.items() for word in re.findall(r"[a-z]+", text)}
-
-    assert {(code, word) for code, word in written if word in {*Level}} == FOUND
+def levels_in(text: str) -> set[str]:
+    return {level for level in Level if level in text.casefold()}
 
 
 @pytest.mark.conformance
@@ -39,8 +48,8 @@ def test_the_doctor_exits_with_the_code_that_is_written(
 
     for code, environment in {0: {}, 1: away, 4: unmigrated}.items():
         log = tmp_path / f"{code}"
-        doctor = ForkedProcess(["hipq_doctor", "--json"], process_environment | environment, log)
-        assert (doctor.wait(60), str(code) in written) == (code, True), log.read_text()
+        process = ForkedProcess(["hipq_doctor", "--json"], process_environment | environment, log)
+        assert (process.wait(60), str(code) in written) == (code, True), log.read_text()
         printed[code] = log.read_text()
     assert printed[1].startswith("CommandError: database: ")
     assert json.loads(printed[4])[0]["code"] == "missing_migrations"

@@ -30,7 +30,7 @@ USUAL = Endings(succeeded=980, failed=20)
 def test_a_queue_fails_where_its_share_is_large_and_unusual(
     lately: Endings, usually: Endings, is_failing: bool
 ) -> None:
-    late = [Endings(each.succeeded, 0, each.failed) for each in (lately, usually)]
+    late, before = (Endings(each.succeeded, 0, each.failed) for each in (lately, usually))
 
-    assert Trend(lately, usually).is_failing is Trend(*late).is_timing_out is is_failing
+    assert Trend(lately, usually).is_failing is Trend(late, before).is_timing_out is is_failing
     assert not Trend(lately, usually).is_timing_out

@@ -22,11 +22,13 @@ Columns = dict[str, Callable[[Row], str]]
 
 
 def _queue_state(queue: QueueCounts) -> str:
-    if queue.problem != NONE:
-        return f"blocked: {queue.problem}"
-    unserved = "threads held" if queue.held else "no worker"
-    state = "paused" if queue.paused else "served" if queue.served else unserved
-    return f"{state}, not answered" if queue.is_unanswered else state
+    held_by = {
+        f"blocked: {queue.problem}": queue.problem != NONE,
+        "paused": queue.paused,
+        "no worker": not queue.served,
+        "not answered": queue.is_unanswered,
+    }
+    return ", ".join(name for name, holds in held_by.items() if holds) or "served"
 
 
 def _process_state(process: ProcessState) -> str:

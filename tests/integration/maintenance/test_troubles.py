@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance.duties import Duties, Duty
@@ -19,7 +16,7 @@ from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.registered import Troubles
 from hipq_django.scheduler import companions
 from tests.declaring import Declare
-from tests.factories import QueueFactory, WorkerFactory
+from tests.factories import WorkerFactory
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
@@ -112,27 +109,3 @@ def test_a_step_of_a_companion_that_fails_is_told(monkeypatch: pytest.MonkeyPatc
 
     assert during["sweep of flow"]["reason"] == "kind=flow left alone, see the worker's log"
     assert troubles.shown == {}
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_queue_is_served_as_long_as_a_thread_is_not_held(
-    admin_client: Client, threads: int
-) -> None:
-    reason = f"1 of {threads} threads held by jobs whose attempts are over: 371"
-    held = {"threads": {"since": timezone.now().isoformat(), "reason": reason, "held": 1}}
-    WorkerFactory.create(threads=threads, executing=threads, troubles=held)
-    QueueFactory.create(name="bank")
-
-    [queue] = overview.take(get_instance("default")).queues
-    queues, workers = (
-        admin_client.get(reverse(f"admin:hipq_{name}_changelist")).content.decode()
-        for name in ("queue", "worker")
-    )
-    out = StringIO()
-    call_command("hipq_status", stdout=out)
-
-    is_held = threads == 1
-    assert (queue.served, queue.held) == (not is_held, is_held)
-    assert ("threads held<" in queues, "threads held\n" in out.getvalue()) == (is_held, is_held)
-    assert reason in workers
-    assert reason in out.getvalue()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
@@ -12,17 +13,28 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, connections
-from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, transactions
+from hipq_django.domain.states import NONE
 from hipq_django.maintenance.early_answers import expire_early
-from hipq_django.models import Answer, Job, Queue, Schedule
-from hipq_django.monitoring.doctor import measure
+from hipq_django.models import Answer, Job, Queue, Schedule, Worker
+from hipq_django.monitoring import doctor
+from hipq_django.monitoring.doctor.database import notices_dead_peer
+from hipq_django.monitoring.doctor.queues import endings
+from hipq_django.monitoring.endings import Endings, Trend
+from hipq_django.monitoring.overview import JobTypeEndings, Overview, QueueCounts
 from tests.declaring import Declare
-from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.factories import (
+    AnswerFactory,
+    JobFactory,
+    JobTypeFactory,
+    QueueFactory,
+    ScheduleFactory,
+    WorkerFactory,
+)
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
@@ -51,24 +63,12 @@ def found() -> dict[str, str]:
     return {f["code"]: f["where"] for f in json.loads(text) if f["level"] != "note"}
 
 
-def test_an_edit_is_a_note_and_no_failure(settings: Settings) -> None:
-    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLE_LIMIT": 10}}}}
-    call_command("hipq_sync")
-    Queue.objects.filter(name="bank").update(throttle_limit=5)
-
-    code, text = examined()
-
-    assert (code, "queue bank: throttle_limit is 5.000, and 10 in the code." in text) == (0, True)
-    assert "hipq_sync --reset bank" in text
-    assert text.endswith("Nothing slows the queues.\n")
-
-
 def execute(sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql)
 
 
-def long_ago(**span: float) -> Any:
+def ago(**span: float) -> Any:
     return clock.now("default") - timedelta(**span)
 
 
@@ -84,136 +84,190 @@ def test_a_healthy_instance_is_told_so() -> None:
     assert examined("--json") == (0, "[]\n")
 
 
-def test_a_throttler_that_holds_as_it_was_told_is_no_finding(
-    configure_queue: ConfigureQueue,
-) -> None:
-    WorkerFactory.create()
-    configure_queue(hipq.KeyLimit("tenant", 1), name="q")
-    running = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
-    Job.objects.filter(pk=running.pk).update(state="running", attempt=1)
-    held = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
-    Job.objects.filter(pk=held.pk).update(scheduled_run_time=long_ago(hours=1))
-
-    assert found() == {}
-
-    free = hipq.enqueue("echo", {"tenant": "globex"}, queue="q")
-    Job.objects.filter(pk=free.pk).update(scheduled_run_time=long_ago(hours=2), rank=-1)
-    assert found() == {"overdue": "queue q"}
-
-
-def test_held_jobs_do_not_hide_that_others_are_overdue(configure_queue: ConfigureQueue) -> None:
-    """Unless these have just become due."""
-    WorkerFactory.create()
-    configure_queue(hipq.KeyLimit("tenant", 1), name="q")
-    running = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
-    Job.objects.filter(pk=running.pk).update(state="running", attempt=1)
-    for _ in range(3):
-        hipq.enqueue("echo", {"tenant": "acme"}, queue="q", scheduled_run_time=long_ago(hours=1))
-    hipq.enqueue("echo", {"tenant": "globex"}, queue="q", scheduled_run_time=long_ago(seconds=30))
-    assert found() == {}
-
-    hipq.enqueue("echo", {"tenant": "initech"}, queue="q", scheduled_run_time=long_ago(minutes=2))
-
-    assert found() == {"overdue": "queue q"}
-
-
-def test_a_queue_whose_jobs_fail_is_found() -> None:
-    WorkerFactory.create()
-    kind = JobTypeFactory.create(name="echo")
-    for _ in range(10):
-        JobFactory.create(job_type=kind, state="final", outcome="failed", error="boom")
-
-    assert found() == {"failing": f"queue {kind.queue.name}"}
-
-
-def test_warnings_have_an_exit_code_of_their_own() -> None:
-    WorkerFactory.create()
-    hipq.enqueue("echo", queue="q")
-    Queue.objects.update(paused=True)
+def test_an_edit_is_a_note_and_no_failure(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLE_LIMIT": 10}}}}
+    call_command("hipq_sync")
+    Queue.objects.filter(name="bank").update(throttle_limit=5)
 
     code, text = examined()
 
-    assert code == 3
-    assert text.startswith("WARNING  queue q: paused, and 1 job is due, the oldest for 0:00:")
-    assert "\n         -> Resume it in the admin" in text
-    assert text.endswith("\n0 problems, 1 warning.\n")
+    assert (code, "queue bank: throttle_limit is 5.000, and 10 in the code." in text) == (0, True)
+    assert "hipq_sync --reset bank" in text
+    assert text.endswith("Nothing slows the queues.\n")
 
 
-def test_problems_have_another_and_come_first() -> None:
-    hipq.enqueue("echo", queue="q")
+def test_warnings_have_an_exit_code_and_problems_another_and_come_first() -> None:
     AnswerFactory.create(status="unmatched")
+    code, text = examined()
+    assert (code, text.rpartition("\n\n")[2].splitlines()[-1]) == (3, "0 problems, 1 warning.")
 
+    hipq.enqueue("echo", queue="q")
     code, text = examined()
 
     assert code == 4
-    assert text.startswith("PROBLEM  queue q: no worker serves it; 1 job is due")
+    assert text.startswith("PROBLEM  queue q: no worker serves it; 1 job is due, the oldest for 0:")
     assert "\n         -> Start one: manage.py hipq_worker q\n" in text
     assert text.endswith("\n1 problem, 1 warning.\n")
 
 
-def test_an_unknown_instance_is_refused() -> None:
-    with pytest.raises(CommandError, match="HIPQ has no instance 'shop'"):
-        examined("--instance", "shop")
+def test_a_command_is_for_the_instance(settings: Settings) -> None:
+    settings.HIPQ = {"default": {}, "shop": {}}
+    hipq.enqueue("echo", queue="q", instance="shop")
+
+    assert "manage.py hipq_worker q --instance shop\n" in examined("--instance", "shop")[1]
+    with pytest.raises(CommandError, match="HIPQ has no instance 'bank'"):
+        examined("--instance", "bank")
 
 
-# Queues, workers, jobs
+def test_nothing_else_is_said_where_migrations_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "missing_migrations", lambda using: ["hipq.0001_initial"])
+    hipq.enqueue("echo")
+
+    assert found() == {"missing_migrations": "database default"}
 
 
-def test_jobs_that_are_overdue_though_a_worker_is_there() -> None:
-    WorkerFactory.create()
-    hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+# Queues, processes, rows
 
-    assert found() == {"overdue": "queue q"}
+SOURCE = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
 
 
-def test_a_full_queue_that_does_not_move() -> None:
-    WorkerFactory.create()
-    queue = Queue.objects.create(name="q", throttle_limit=1)
-    JobFactory.create(queue=queue, job_type__name="ask", state="running")
-    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=2))
-
-    assert found() == {"limit_reached": "queue q"}
+def serve(**values: Any) -> Worker:
+    worker: Worker = WorkerFactory.create(name="shop:7", **values)
+    return worker
 
 
-def test_a_queue_is_full_if_its_next_job_does_not_fit() -> None:
-    WorkerFactory.create()
-    queue = Queue.objects.create(name="q", throttle_limit=5)
-    first = JobFactory.create(queue=queue, job_type__name="ask", state="running", throttle_factor=2)
-    JobFactory.create(queue=queue, job_type=first.job_type, state="running", throttle_factor=2)
-    hipq.enqueue("ask", queue="q", throttle_factor=2, scheduled_run_time=long_ago(minutes=2))
-    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=1.5))
-
-    assert found() == {"limit_reached": "queue q"}
-    assert "4 of 5, and the next job needs 2; 2 jobs are due" in examined()[1]
+def due(queue: str = "q", name: str = "echo", **ago_: float) -> Job:
+    return hipq.enqueue(name, queue=queue, scheduled_run_time=ago(**(ago_ or {"minutes": 2})))
 
 
-def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
-    declare: Declare, settings: Settings
-) -> None:
-    """Here no gathered job starts: their parents fill the limit of their queue."""
-    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
-    settings.HIPQ = {"default": {"SOURCES": {"post": source}}}
-    WorkerFactory.create()
-    Queue.objects.create(name="q", throttle_limit=1)
-    declare("parent")(lambda job: job.gather([hipq.NewJob("echo", queue="q")]))
-    hipq.enqueue("parent", queue="q")
-    run_due_jobs()
-    Job.objects.waiting().update(scheduled_run_time=long_ago(minutes=20))
-
-    assert found() == {"limit_reached": "queue q", "no_consumer": "source post"}
-    code, text = examined()
-    assert (code, "0 jobs wait for an answer" in text) == (3, True)
+def limited(limit: int, *running: int) -> Queue:
+    """A queue with a limit, with jobs that run and weigh so much."""
+    queue = QueueFactory.create(name="q", throttle_limit=limit)
+    kind = JobTypeFactory.create(name="ask", queue=queue)
+    for factor in running:
+        JobFactory.create(queue=queue, job_type=kind, state="running", throttle_factor=factor)
+    return Queue.objects.get()
 
 
-def test_a_worker_without_heartbeat() -> None:
-    WorkerFactory.create(name="shop:7", silent=True)
+def trouble(name: str, **since: float) -> dict[str, Any]:
+    return {name: {"since": ago(**since).isoformat(), "reason": "DataError: NUL", "held": 1}}
 
-    assert found() == {"silent_worker": "worker shop:7"}
+
+CASES: dict[str, tuple[Callable[[], object], dict[str, str]]] = {
+    "a queue without a worker": (
+        lambda: hipq.enqueue("echo", queue="q"),
+        {"no_worker": "problem of queue q"},
+    ),
+    "nothing is due yet": (
+        lambda: hipq.enqueue("echo", queue="q", delay=60),
+        {"no_worker": "warning of queue q"},
+    ),
+    "nothing is there": (lambda: QueueFactory.create(name="q"), {}),
+    "all threads are held": (
+        lambda: [serve(troubles=trouble("threads", seconds=5)), due()],
+        {"threads_held": "warning of worker shop:7", "no_worker": "problem of queue q"},
+    ),
+    "a pause": (
+        lambda: [serve(), due(), Queue.objects.update(paused=True)],
+        {"paused": "warning of queue q"},
+    ),
+    "a pause without due jobs": (
+        lambda: [serve(), QueueFactory.create(name="q", paused=True)],
+        {},
+    ),
+    "just due": (lambda: [serve(), due(seconds=30)], {}),
+    "overdue": (lambda: [serve(), due()], {"overdue": "warning of queue q"}),
+    "long overdue": (lambda: [serve(), due(minutes=16)], {"overdue": "problem of queue q"}),
+    "a full queue": (
+        lambda: [serve(), limited(1, 1), due(name="ask")],
+        {"limit_reached": "warning of queue q"},
+    ),
+    "a queue whose next job does not fit": (
+        lambda: [serve(), limited(5, 2, 2), due(name="ask"), Job.objects.update(throttle_factor=2)],
+        {"limit_reached": "warning of queue q"},
+    ),
+    "a full queue without an answer": (
+        lambda: [serve(), limited(1, 1), due(name="ask", minutes=16)],
+        {"unanswered": "problem of queue q"},
+    ),
+    "a throttler that raised": (
+        lambda: [serve(), due(), Queue.objects.update(throttler_problem="x raised KeyError")],
+        {"throttler_problem": "problem of queue q"},
+    ),
+    "a throttler that raised, and nothing is due": (
+        lambda: [serve(), QueueFactory.create(throttler_problem="x raised KeyError")],
+        {},
+    ),
+    "jobs without code do not hide that others are overdue": (
+        lambda: [serve(), due(name="nobody", hours=1), due()],
+        {"unknown_type": "problem of job type nobody", "overdue": "problem of queue q"},
+    ),
+    "jobs without code are not overdue": (
+        lambda: [serve(), due(name="nobody", hours=1)],
+        {"unknown_type": "problem of job type nobody"},
+    ),
+    "a silent worker": (lambda: serve(silent=True), {"silent_worker": "problem of worker shop:7"}),
+    "a duty that fails": (
+        lambda: serve(troubles=trouble("unhold_jobs", seconds=5)),
+        {"worker_trouble": "warning of worker shop:7"},
+    ),
+    "a duty that goes on failing": (
+        lambda: serve(troubles=trouble("unhold_jobs", seconds=70)),
+        {"worker_trouble": "problem of worker shop:7"},
+    ),
+    "many early answers, an old one": (
+        lambda: AnswerFactory.create(receive_time=ago(hours=13)),
+        {"early_answers": "warning of instance default"},
+    ),
+    "an early answer": (AnswerFactory.create, {}),
+    "a malformed message": (
+        lambda: AnswerFactory.create(status="unmatched", kind="malformed", problem="no key"),
+        {"malformed_messages": "warning of instance default"},
+    ),
+    "old answers that came in vain": (
+        lambda: [AnswerFactory.create(receive_time=ago(hours=49)), expire_early(get_instance())],
+        {},
+    ),
+    "an answer that came in vain, a day after it was kept as early": (
+        lambda: [AnswerFactory.create(receive_time=ago(hours=25)), expire_early(get_instance())],
+        {"unmatched_answers": "warning of instance default"},
+    ),
+    "a schedule that is not fired": (
+        lambda: ScheduleFactory.create(name="s", next_time=ago(minutes=2)),
+        {"schedule_late": "problem of schedule s"},
+    ),
+    "a schedule that cannot be fired": (
+        lambda: ScheduleFactory.create(name="s", problem="no zone", next_time=ago(minutes=2)),
+        {"schedule_problem": "problem of schedule s"},
+    ),
+    "a schedule that nobody declares": (
+        lambda: ScheduleFactory.create(name="s", retired=True),
+        {"schedule_retired": "warning of schedule s"},
+    ),
+    "a schedule that rests": (
+        lambda: ScheduleFactory.create(name="s", paused=True, next_time=ago(minutes=2)),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_is_found_and_said_in_sentences_of_one_line(name: str) -> None:
+    arrange, wanted = CASES[name]
+    arrange()
+    before = [list(model.objects.values()) for model in (Job, Queue, Answer, Schedule, Worker)]
+
+    findings = [f for f in json.loads(examined("--json")[1]) if f["level"] != "note"]
+
+    assert {f["code"]: f"{f['level']} of {f['where']}" for f in findings} == wanted
+    for finding in findings:
+        assert all(text and "\n" not in text for text in finding.values())
+    after = [list(model.objects.values()) for model in (Job, Queue, Answer, Schedule, Worker)]
+    assert after == before
 
 
 def test_a_source_whose_consumer_is_silent_and_one_that_has_none(settings: Settings) -> None:
-    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
-    settings.HIPQ = {"default": {"SOURCES": dict.fromkeys(("post", "bank", "shop"), source)}}
+    settings.HIPQ = {"default": {"SOURCES": dict.fromkeys(("post", "bank", "shop"), SOURCE)}}
     WorkerFactory.create(name="shop:7", source="post", silent=True)
     WorkerFactory.create(name="shop:8", source="post")
     WorkerFactory.create(name="shop:9", source="bank")
@@ -221,41 +275,38 @@ def test_a_source_whose_consumer_is_silent_and_one_that_has_none(settings: Setti
     assert found() == {"silent_consumer": "consumer shop:7", "no_consumer": "source shop"}
 
 
-def test_jobs_of_a_type_without_code() -> None:
-    WorkerFactory.create()
-    hipq.enqueue("nobody", queue="q")
+def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
+    declare: Declare, settings: Settings
+) -> None:
+    """Here no gathered job starts: their parents fill the limit of their queue."""
+    settings.HIPQ = {"default": {"SOURCES": {"post": SOURCE}}}
+    serve()
+    Queue.objects.create(name="q", throttle_limit=1)
+    declare("parent")(lambda job: job.gather([hipq.NewJob("echo", queue="q")]))
+    hipq.enqueue("parent", queue="q")
+    run_due_jobs()
+    Job.objects.waiting().update(scheduled_run_time=ago(minutes=20))
 
-    assert found() == {"unknown_type": "job type nobody"}
+    assert found() == {"limit_reached": "queue q", "no_consumer": "source post"}
+    code, text = examined()
+    assert (code, "0 jobs wait for an answer" in text) == (3, True)
 
 
-def test_jobs_without_code_are_not_overdue_and_do_not_hide_that_others_are() -> None:
-    """More workers, as for others, would not help them."""
-    WorkerFactory.create()
+def test_held_jobs_are_not_overdue_and_do_not_hide_that_others_are(
+    configure_queue: ConfigureQueue,
+) -> None:
+    serve()
+    configure_queue(hipq.KeyLimit("tenant", 1), name="q")
+    running = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
+    Job.objects.filter(pk=running.pk).update(state="running", attempt=1)
     for _ in range(3):
-        hipq.enqueue("nobody", queue="q", scheduled_run_time=long_ago(hours=1))
-    assert found() == {"unknown_type": "job type nobody"}
+        hipq.enqueue("echo", {"tenant": "acme"}, queue="q", scheduled_run_time=ago(hours=1))
+    hipq.enqueue("echo", {"tenant": "globex"}, queue="q", scheduled_run_time=ago(seconds=30))
+    assert found() == {}
 
-    hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+    hipq.enqueue("echo", {"tenant": "initech"}, queue="q", scheduled_run_time=ago(minutes=2))
 
-    assert found() == {"unknown_type": "job type nobody", "overdue": "queue q"}
-
-
-def test_time_outs_and_errors_that_nobody_works_off() -> None:
-    WorkerFactory.create()
-    JobFactory.create(state="running", job_type__name="ask", deadline=long_ago(minutes=2))
-    JobFactory.create(state="error", job_type__name="boom", update_time=long_ago(minutes=2))
-
-    assert found() == {"time_outs": "instance default", "undecided": "instance default"}
-
-
-def test_a_throttler_that_raised(configure_queue: ConfigureQueue) -> None:
-    WorkerFactory.create()
-    queue = configure_queue(name="q")
-    Queue.objects.filter(pk=queue.pk).update(throttler_problem="throttler by_region raised")
-    assert found() == {}  # nothing is due, so nobody asks it any more
-
-    hipq.enqueue("echo", queue="q")
-    assert found() == {"throttler_problem": "queue q"}
+    assert found() == {"overdue": "queue q"}
 
 
 def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: ConfigureQueue) -> None:
@@ -266,9 +317,9 @@ def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: Config
         asked.append(candidates)
         return [hipq.Run() for _ in candidates]
 
-    WorkerFactory.create()
+    serve()
     queue = configure_queue(throttler, name="q")
-    job = hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+    job = due()
     problem = "throttler x raised KeyError"
     Queue.objects.filter(pk=queue.pk).update(throttler_problem=problem)
 
@@ -277,83 +328,73 @@ def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: Config
     assert not asked
 
 
-def test_throttlers_are_asked_about_the_overdue_jobs_of_a_queue_together(
-    configure_queue: ConfigureQueue,
-) -> None:
-    asked = []
-
-    def hold(queue: Any, now: Any, running: Any, candidates: Any) -> list[Any]:
-        asked.append(len(candidates))
-        return [hipq.Hold("later")] * len(candidates)
-
-    WorkerFactory.create()
-    configure_queue(hold, name="q")
-    new = hipq.NewJob("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
-    hipq.enqueue_many([new] * 3)
-
-    assert found() == {}
-    assert asked == [3]
-
-
-def test_a_throttler_that_cannot_be_imported(settings: Settings) -> None:
-    settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLERS": ["no.such"]}}}}
-
-    assert found() == {"throttler_setting": "instance default"}
-
-
-# Answers and old jobs
-
-
-def test_answers_that_wait_for_their_job_too_long() -> None:
-    AnswerFactory.create(receive_time=long_ago(hours=13))
-
-    assert found() == {"early_answers": "instance default"}
-
-
-def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
-    """They are kept as early for a day before: then they are two days old."""
-    AnswerFactory.create(receive_time=long_ago(hours=49))
-    expire_early(get_instance())
-    assert found() == {}
-
-    AnswerFactory.create(receive_time=long_ago(hours=25))
-    expire_early(get_instance())
-    assert found() == {"unmatched_answers": "instance default"}
-
-
-def test_final_jobs_that_nobody_prunes() -> None:
+def test_final_jobs_that_nobody_prunes_but_none_that_others_wait_for() -> None:
+    serve()
     queue = Queue.objects.create(name="q", retention_days=1)
-    JobFactory.create(
-        queue=queue, job_type__name="echo", state="final", update_time=long_ago(days=2.1)
-    )
-
+    old = JobFactory.create(
+        queue=queue, job_type__name="echo", state="final", outcome="succeeded",
+        update_time=ago(days=2.1),
+    )  # fmt: skip
     assert found() == {"not_pruned": "queue q"}
 
-
-def test_final_jobs_that_others_wait_for_are_not_to_be_pruned() -> None:
-    WorkerFactory.create()
-    queue = Queue.objects.create(name="q", retention_days=1)
-    needed = JobFactory.create(
-        queue=queue, job_type__name="echo", state="final", outcome="succeeded",
-        update_time=long_ago(days=2.1),
-    )  # fmt: skip
-    hipq.enqueue("echo", after=[needed], delay=86_400)
+    hipq.enqueue("echo", after=[old], delay=86_400)
 
     assert found() == {}
 
 
-@pytest.mark.conformance
-def test_nothing_is_changed() -> None:
-    hipq.enqueue("nobody", queue="q")
-    AnswerFactory.create()
-    before = [list(model.objects.values()) for model in (Job, Queue, Answer)]
+# How jobs end
 
-    examined()
 
-    assert [list(model.objects.values()) for model in (Job, Queue, Answer)] == before
+COUNTS = QueueCounts("bank", 10.0, "time", False, True, 0, 0, 0, 0, 0, 0.0, 0.0, NONE)
+USUALLY = Endings(succeeded=99, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("of_queue", "of_types", "level", "where", "what"),
+    [
+        (
+            Trend(Endings(succeeded=80, failed=20), USUALLY),
+            {"charge": Trend(Endings(failed=15), USUALLY), "refund": Trend(Endings(failed=5))},
+            "warning",
+            "queue bank",
+            "20 of the last 100 jobs failed within an hour (20%; 1% the day before): "
+            "charge 15, refund 5.",
+        ),
+        (
+            Trend(Endings(succeeded=10, timed_out=30)),
+            {},
+            "problem",
+            "queue bank",
+            "30 of the last 40 jobs timed out within an hour (75%; none ended the day before).",
+        ),
+        # A job type is told of where its queue, as a whole, is as usual.
+        (
+            Trend(Endings(succeeded=320, timed_out=31), Endings(succeeded=400)),
+            {"charge": Trend(Endings(timed_out=31), Endings(succeeded=40)), "fine": Trend()},
+            "problem",
+            "job type charge",
+            "31 of the last 31 jobs timed out within an hour (100%; 0% the day before).",
+        ),
+    ],
+)
+def test_jobs_that_fail_more_than_usual_are_told(
+    of_queue: Trend, of_types: dict[str, Trend], level: str, where: str, what: str
+) -> None:
+    types = [JobTypeEndings(name, "bank", trend) for name, trend in of_types.items()]
+    counts = dataclasses.replace(COUNTS, trend=of_queue)
+
+    [finding] = endings(Overview("default", [counts], [], [], 0, 0, types))
+
+    assert (finding.level, finding.where, finding.what) == (level, where, what)
 
 
 # The database
+
+
+def test_clocks_that_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "measure", lambda using: timedelta(seconds=-5.1))
+
+    assert "this machine's clock is 5.1 s ahead of the database's" in examined()[1]
 
 
 @postgres
@@ -375,6 +416,25 @@ def test_autovacuum_that_is_off_for_a_table() -> None:
     assert found() == {"autovacuum_off": "table hipq_answer"}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "notices"),
+    [
+        ({"host": "db.example"}, False),
+        ({"host": "db.example", "tcp_user_timeout": 30_000}, True),
+        ({"host": "db.example", "keepalives_idle": "10"}, True),
+        ({"host": "/run/postgresql"}, True),
+        ({"host": ""}, True),
+    ],
+)
+def test_a_connection_by_tcp_must_be_told_when_its_peer_is_gone(
+    parameters: dict[str, Any], notices: bool
+) -> None:
+    assert notices_dead_peer(parameters) is notices
+
+
+LOOKS = ("hipq_doctor", "hipq_status", "hipq_jobs explain 7")
+
+
 @postgres
 @pytest.mark.django_db(transaction=True)
 def test_commands_that_look_do_not_wait_for_a_locked_table(
@@ -383,7 +443,7 @@ def test_commands_that_look_do_not_wait_for_a_locked_table(
     monkeypatch.setattr(transactions, "LOOK_SECONDS", 0.2)
     with other_session() as other, other.transaction():
         other.execute("LOCK TABLE hipq_job IN ACCESS EXCLUSIVE MODE")
-        for command in ("hipq_doctor", "hipq_status", "hipq_jobs explain 7"):
+        for command in LOOKS:
             with pytest.raises(CommandError, match="lock timeout"):
                 call_command(*command.split())
     with connection.cursor() as cursor:
@@ -393,7 +453,7 @@ def test_commands_that_look_do_not_wait_for_a_locked_table(
 
 @postgres
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("command", ["hipq_doctor", "hipq_status", "hipq_jobs explain 7"])
+@pytest.mark.parametrize("command", LOOKS)
 def test_commands_that_look_leave_no_setting_in_a_session(command: str) -> None:
     """Behind a pooler the next statement of somebody else may get that session."""
     JobFactory.create(id=7, job_type__name="echo")
@@ -409,8 +469,7 @@ def test_commands_that_look_leave_no_setting_in_a_session(command: str) -> None:
         call_command(*command.split(), stdout=StringIO())
 
     assert settings
-    assert all("set_config" in sql and in_block for sql, in_block in settings)
-    assert all(sql.endswith(", true)") for sql, _ in settings)
+    assert all(in_block and sql.endswith(", true)") for sql, in_block in settings)
 
 
 @contextmanager
@@ -423,32 +482,3 @@ def other_session() -> Iterator[Any]:
         parameters.pop(name, None)
     with psycopg.connect(**parameters, autocommit=True) as session:
         yield session
-
-
-@pytest.mark.conformance
-def test_schedules_are_measured_with_as_many_queries_however_many_there_are() -> None:
-    def add(name: str) -> Schedule:
-        row = hipq.schedule(name, hipq.NewJob("echo"), hipq.Every(hours=1))
-        row.runs.create(due_time=long_ago(hours=9), kind="fired")
-        for hours in range(1, 6):
-            row.runs.create(due_time=long_ago(hours=hours), kind="skipped")
-        row.runs.create(due_time=long_ago(minutes=1), kind="manual")
-        return row
-
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as captured:
-            measure(get_instance())
-        return len(captured)
-
-    WorkerFactory.create()
-    last = add("a")
-    queries()  # the first one asks what the database has
-    of_one = queries()
-    for name in ("b", "c", "d"):
-        last = add(name)
-
-    assert queries() == of_one
-    assert [state.skipped for state in measure(get_instance()).schedules] == [5] * 4
-    assert found()["schedule_skipping"].startswith("schedule ")
-    last.runs.create(due_time=long_ago(hours=0.5), kind="missed")
-    assert [state.skipped for state in measure(get_instance()).schedules] == [5] * 3 + [0]
