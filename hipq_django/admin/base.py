@@ -16,7 +16,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import DateTimeField, Model, QuerySet
+from django.db.models import Model, QuerySet
 from django.forms import ModelChoiceField, ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
@@ -27,7 +27,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.display import NOTHING, badge, format_number, shown, when
-from hipq_django.admin.fields import EditForm, MomentField
+from hipq_django.admin.fields import EditForm
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -114,7 +114,6 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
-    formfield_overrides: ClassVar[Any] = {DateTimeField: {"form_class": MomentField}}
     list_class: ClassVar[type[RowList]] = RowList
     list_defer: ClassVar[tuple[str, ...]] = ()
     list_max_show_all = 0

@@ -1,4 +1,4 @@
-"""Editing a waiting job: compare and set, so that a worker that claims it meanwhile wins."""
+"""Editing a waiting job; a worker that claims it meanwhile wins."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django import transitions
 from hipq_django.admin.fields import EditForm, NumberField, checked
 from hipq_django.database import clock
 from hipq_django.domain.job_options import EDITED, checks
-from hipq_django.domain.states import WAITING
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.models import Job
 from hipq_django.models.base import title
@@ -26,43 +24,18 @@ def wanted_time(job: Job) -> datetime:
     return job.hold_time or job.scheduled_run_time
 
 
-class SeenAttempt(forms.IntegerField):
-    """The attempt that the page showed: carried along, never edited."""
-
-    widget = forms.HiddenInput
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return False."""
-        return False
-
-
 class JobForm(EditForm):
-    """What of a waiting job may be edited; it carries the attempt that the operator saw."""
+    """What of a waiting job may be edited."""
 
     priority = NumberField(checked_priority, help_text=_("Lower values run sooner."))
     throttle_factor = NumberField(
         checked_factor,
         help_text=_("How much it counts against the limit; with 0 the limit never holds it back."),
     )
-    seen_attempt = SeenAttempt(required=False, label="")
-    edits = EDITABLE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["seen_attempt"] = self.instance.attempt
         self.initial["scheduled_run_time"] = wanted_time(self.instance)
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse an edit of a job that has run meanwhile, until that was seen."""
-        values, job = super().clean(), self.instance
-        if job.state in WAITING and values.get("seen_attempt") not in (None, job.attempt):
-            text = _(
-                "%(job)s has run since you opened the page, and waits again after attempt "
-                "%(attempt)s. To save what stands here, send the form again."
-            )
-            self.add_error(None, text % {"job": title(job), "attempt": job.attempt})
-            self._show_next(self.add_prefix("seen_attempt"), job.attempt)
-        return values
 
     def clean_scheduled_run_time(self) -> datetime:
         """Return the moment; raise `ValidationError` where `enqueue` would refuse it."""

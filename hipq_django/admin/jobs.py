@@ -26,7 +26,7 @@ from hipq_django.admin.filters import (
 )
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
-from hipq_django.admin.job_edit import JobForm, edit, refusal, wanted_time
+from hipq_django.admin.job_edit import EDITABLE, JobForm, edit, refusal, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import candidates, relations
 from hipq_django.admin.previews import MAX_READ_CHARS, chars_of, too_large_text, unless_large
@@ -38,7 +38,6 @@ from hipq_django.models.shown import learn_answers, shown
 ERROR_HEAD_CHARS = 120
 MAX_FOUND = 1_000
 
-EDITABLE = (*JobForm.edits, "seen_attempt")
 READ_ONLY = ("scheduled", "priority", "factor")
 SECTIONS = (
     (

@@ -15,7 +15,6 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import NOTHING
-from hipq_django.admin.fields import MAX_QUOTED_CHARS
 from hipq_django.admin.row_actions import RowActions, Verb, VerbForm
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
@@ -28,6 +27,9 @@ from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models.shown import shown
+
+MAX_QUOTED_CHARS = 300
+"""How much of a value is quoted that somebody else wrote."""
 
 
 def text_of(port: NodePort, value: Any) -> str:

@@ -14,7 +14,6 @@ import hipq_django as hipq
 from hipq_django.domain.ordering import Order
 from hipq_django.models import Job, Queue
 from tests.admin_pages import (
-    form_of,
     form_values,
     history,
     html,
@@ -315,25 +314,6 @@ def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client
     job.refresh_from_db()
     assert (job.state, job.priority) == ("running", 100)
     assert history(job) == []
-
-
-@pytest.mark.conformance
-def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
-    admin_client: Client,
-) -> None:
-    job = waiting(state="retry", attempt=1)
-    opened = form_values(admin_client, job)
-    Job.objects.filter(pk=job.pk).update(attempt=2)
-
-    page = save(admin_client, job, opened, priority="1").content.decode()
-
-    assert (
-        f"job {job.pk} has run since you opened the page, and waits again after attempt 2. To save "
-        "what stands here, send the form again."
-    ) in page
-    assert Job.objects.get(pk=job.pk).priority == 100
-    assert "was changed successfully" in messages_of(save(admin_client, job, form_of(page, job)))[0]
-    assert Job.objects.get(pk=job.pk).priority == 1
 
 
 @pytest.mark.conformance

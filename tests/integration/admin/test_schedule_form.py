@@ -21,7 +21,6 @@ from hipq_django.models import Job, Schedule
 from hipq_django.schedules import api, declared as declared_schedules
 from tests.admin_pages import (
     confirm,
-    form_of,
     form_values,
     history,
     html,
@@ -434,31 +433,11 @@ def test_a_conflict_shows_no_sensitive_value(client: Client, charging: Schedule)
     log_in(client, "view_schedule", "change_schedule")
     opened = form_values(client, charging)
     other = CARD.replace("4", "5")
-    theirs = {"order": 7, "card": other, "note": f"card {other}"}
-    Schedule.objects.update(job_data=STORED | theirs)
+    Schedule.objects.update(job_data=STORED | {"order": 7, "card": other, "note": other})
 
     page = client.post(page_url(charging), opened | {"job_data": '{"order": 8}'})
 
     said = unescape(page.content.decode())
-    assert '"order": 7' in said
     assert "Somebody else has changed this" in said
     assert CARD not in said
     assert other not in said
-    again = form_of(page.content.decode(), charging)
-    assert client.post(page_url(charging), again).status_code == 302
-    assert Schedule.objects.get().job_data == {"order": 8}
-
-
-def test_another_job_type_does_not_reveal_what_somebody_else_wrote(
-    client: Client, charging: Schedule
-) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    Schedule.objects.update(job_data={"order": 1})
-    opened = form_values(client, charging)
-    Schedule.objects.update(job_data=STORED)
-
-    page = client.post(page_url(charging), opened | {"type_name": "echo"})
-
-    assert "••• stands for a value that is not shown" in page.content.decode()
-    charging.refresh_from_db()
-    assert (charging.job_type.name, charging.job_data) == ("charge", STORED)
