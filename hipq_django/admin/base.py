@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
-from django.contrib.admin.widgets import url_params_from_lookup_dict
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.forms import ModelChoiceField, ModelForm
@@ -45,9 +42,6 @@ if TYPE_CHECKING:
 
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
-
-MAX_TERM_CHARS = 255
-"""No key and no name is longer; SQLite refuses far longer terms with an error."""
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic in the stubs only
@@ -91,10 +85,6 @@ class RowList(ChangeList):
         """Return the field of a column that may be sorted by: any other has no index."""
         sortable = self.sortable_by or ()
         return super().get_ordering_field(field_name) if field_name in sortable else None
-
-    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
-        """Return each field once, however often the address names it."""
-        return list(dict.fromkeys(super().get_ordering(request, queryset)))
 
 
 def column(name: _StrOrPromise, show: Callable[[Any, Any], Any]) -> Any:
@@ -185,13 +175,8 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        """Return the row of a page; none has an id that is no number.
-
-        Django fails where the address names no field by `''`.
-        """
-        if id_from(object_id) is None:
-            return None
-        row = super().get_object(request, object_id, from_field or None)
+        """Return the row of a page."""
+        row = super().get_object(request, object_id, from_field)
         if row is not None:
             self.prepare(request, [row])
         return row
@@ -207,38 +192,19 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         value that is masked, digit by digit, or by a pattern that keeps the database busy.
         """
         asked = {name for item in self.get_list_filter(request) for name in _asks(item)}
-        return lookup in asked or (lookup, value) in self._limits()
-
-    def _limits(self) -> Iterator[tuple[str, Any]]:
-        """Yield what the addresses of pop-ups say for foreign keys with `limit_choices_to`."""
-        for limit in self.model._meta.related_fkey_lookups:
-            chosen = limit() if callable(limit) else limit
-            yield from url_params_from_lookup_dict(chosen).items()
+        return lookup in asked
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return the rows that are searched for; none for what no row can have."""
+        """Return the rows that are searched for."""
         term = search_term.strip()
-        if "\0" in term or len(term) > MAX_TERM_CHARS:
-            return queryset.none(), False
         return (self.find(queryset, term) if term else queryset), False
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the rows that a search finds."""
         del term
         return rows.none()
-
-    def response_action(  # type: ignore[override]  # of the stubs' optional argument
-        self, request: HttpRequest, queryset: QuerySet[Any], **options: Any
-    ) -> HttpResponse | None:
-        """Do what was chosen; refuse an id that no row can have, which the database would not.
-
-        `options` are what newer versions of Django say beside.
-        """
-        if not all(map(id_from, request.POST.getlist(ACTION_CHECKBOX_NAME))):
-            raise BadRequest("The ids of the selected rows are not numbers.")
-        return super().response_action(request, queryset, **options)
 
     def page_of(self, model: type[Model]) -> admin.ModelAdmin[Any] | None:
         """Return what shows the rows of another model on this site, None where nothing does."""
@@ -306,32 +272,25 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         The row is locked before its form is checked, and stays as it is until that is written.
         """
         pages: Any = super(HipqAdmin, self.read_by(request))
-        pk = id_from(unquote(object_id)) if object_id and request.method == "POST" else None
-        rows = self.model._default_manager.using(self.database).filter(pk=pk)
+        if request.method != "POST":
+            return pages.changeform_view(request, object_id, form_url, extra_context)
+        pk = id_from(unquote(object_id or ""))
         try:
-            with write_transaction(self.database) if pk else nullcontext():
-                if pk:
-                    locked(rows).first()
+            with write_transaction(self.database):
+                locked(self.model._default_manager.using(self.database).filter(pk=pk)).first()
                 return pages.changeform_view(request, object_id, form_url, extra_context)
         except HipqError as error:
-            text = str(error)
+            reason = str(error)
         except PermissionDenied:
-            text = self.why_not_edited(request, object_id) if object_id else ""
-            if not text:
+            reason = self.why_not_edited(request, object_id) if object_id else ""
+            if not reason:
                 raise
-        return self.refused(request, object_id, text)
+        self.message_user(request, reason, messages.ERROR)
+        return HttpResponseRedirect(request.path)
 
     def why_not_edited(self, request: HttpRequest, object_id: str) -> str:
         """Return why this row cannot be edited by a user who may edit others, '' otherwise."""
         return ""
-
-    def refused(self, request: HttpRequest, object_id: str | None, reason: str) -> HttpResponse:
-        """Say why nothing was saved, and show the row as it is now, or else the list."""
-        self.message_user(request, reason, messages.ERROR)
-        page = ("change", object_id) if object_id else ("add",)
-        url = self.url(self.model, *page)
-        is_asked_for = request.method == "GET" and request.path == url
-        return HttpResponseRedirect(self.url(self.model, "changelist") if is_asked_for else url)
 
     created = column(_("created"), lambda self, row: when(row.create_time, self.now))
     updated = column(_("updated"), lambda self, row: when(row.update_time, self.now))
@@ -367,11 +326,6 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def job_link(self, pk: int | None) -> str:
         """Return a link to a job that is named by its id; the sign for nothing for None."""
         return NOTHING if pk is None else self.link(Job, pk, _("job %(id)s") % {"id": pk})
-
-    def job_links(self, ids: Sequence[int], most: int) -> str:
-        """Return links to the first of these jobs."""
-        links = format_html_join(", ", "{}", ((self.job_link(pk),) for pk in ids[:most]))
-        return format_html("{}{}", links or NOTHING, ", …" if len(ids) > most else "")
 
     def list_link(self, model: type[Model], text: object, query: Mapping[str, Any]) -> str:
         """Return a link to a filtered list, the text alone where `url_if_any` knows none."""

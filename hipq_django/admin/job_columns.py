@@ -23,12 +23,10 @@ from hipq_django.admin.display import (
     windows,
 )
 from hipq_django.admin.job_edit import wanted_time
-from hipq_django.admin.job_panel import progress_text, standing
+from hipq_django.admin.job_panel import standing
 from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue, Worker
 from hipq_django.models.shown import shown
-
-MOST_SUCCESSORS = 5
 
 
 class JobColumns(HipqAdmin):
@@ -113,8 +111,6 @@ class JobColumns(HipqAdmin):
             text = _("%(limit)s; this attempt was due %(age)s")
         return text % {"limit": limit, "age": age(job.deadline, now)}
 
-    done = column(_("progress"), lambda self, job: progress_text(job) or NOTHING)
-
     windows = column(
         _("time windows"), lambda self, job: windows(job.time_windows, job.job_type.zone_name)
     )
@@ -123,14 +119,6 @@ class JobColumns(HipqAdmin):
         _("worker"),
         lambda self, job: self.link(Worker, job.worker_id, job.worker) if job.worker else NOTHING,
     )
-    to_origin = column(_("origin"), lambda self, job: self.job_link(job.origin_id))
-
-    @admin.display(description=_("requeued as"))
-    def to_successors(self, job: Job) -> str:
-        """The jobs that were made of this one."""
-        rows = job.successors.using(job.using).order_by("pk")
-        ids = list(rows.values_list("pk", flat=True)[: MOST_SUCCESSORS + 1])
-        return self.job_links(ids, MOST_SUCCESSORS)
 
     @admin.display(description=_("job data"))
     def data(self, job: Job) -> str:

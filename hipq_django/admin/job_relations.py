@@ -1,111 +1,129 @@
-"""What other rows a job's page leads to: jobs, its batch, and answers that may be its own."""
+"""The other rows that a job's page leads to: what made it, its tree, what it follows, its batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 
-from hipq_django.admin.display import age, local_text
-from hipq_django.admin.job_panel import ToPage
-from hipq_django.admin.job_tree import above, below
+from hipq_django.admin.display import badge, local_text
+from hipq_django.admin.job_panel import ToPage, standing
 from hipq_django.domain.dependencies import PART
-from hipq_django.job_types.registry import names_of
-from hipq_django.models import Answer, Batch, Job, Link, Schedule
-from hipq_django.monitoring.counts import COUNT_LIMIT
+from hipq_django.models import Batch, Job, Link, Schedule
 
 MOST = 10
-"""How many rows of a kind are named."""
+"""How many rows of a kind are named, and how many levels of a tree."""
+
+MOST_BELOW = 50
+"""How many jobs of a tree are named below a job, those of the upper levels first."""
 
 Target = tuple[type[Model], int | None]
 
 
-def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
-    """Yield what other rows have to do with a job: what they are, and links to them."""
+def relations(job: Job, link: ToPage) -> list[tuple[str, str]]:
+    """Return what other rows have to do with a job: what they are, and links to them."""
     links = Link.objects.using(job.using).order_by("pk")
-    needs, parts = _by_kind(links.filter(job=job))
-    followers, gatherers = _by_kind(links.filter(needs_job=job))
-    yield from _makers(job, link)
-    if enqueued := below(job, link):
-        yield gettext("Enqueued while it ran"), enqueued
-    groups: list[tuple[str, list[Target]]] = [
-        (gettext("Follows"), [_needed(need) for need in needs]),
-        (gettext("Followed by"), [(Job, follower.job_id) for follower in followers]),
-        (gettext("Gathers"), [_needed(part) for part in parts]),
-        (gettext("Gathered by"), [(Job, gatherer.job_id) for gatherer in gatherers]),
-        (gettext("Batch"), [(Batch, job.batch_id)]),
+    of_job, by_others = links.filter(job=job), links.filter(needs_job=job)
+    successors = job.successors.using(job.using).order_by("pk").values_list("pk", flat=True)
+    found = [
+        (gettext("Made by"), _schedule(job, link)),
+        (gettext("Enqueued by"), _above(job, link)),
+        (gettext("Enqueued while it ran"), _below(job, link)),
+        (gettext("Requeued from"), _links([(Job, job.origin_id)], link)),
+        (gettext("Requeued as"), _links([(Job, pk) for pk in successors[: MOST + 1]], link)),
+        (gettext("Follows"), _links(_needed(of_job.exclude(on=PART)), link)),
+        (gettext("Followed by"), _links(_jobs(by_others.exclude(on=PART)), link)),
+        (gettext("Gathers"), _links(_needed(of_job.filter(on=PART)), link)),
+        (gettext("Gathered by"), _links(_jobs(by_others.filter(on=PART)), link)),
+        (gettext("Batch"), _links([(Batch, job.batch_id)], link)),
+        (gettext("Steps done"), _steps(job)),
     ]
-    for title, found in groups:
-        named: list[Target] = [(model, pk) for model, pk in found if pk]
-        if named:
-            yield title, _links(named, link)
-    if steps := list(job.steps.order_by("pk").values_list("name", flat=True)[: MOST + 1]):
-        yield gettext("Steps done"), ", ".join(steps[:MOST]) + (", …" if len(steps) > MOST else "")
+    return [(title, text) for title, text in found if text]
 
 
-def _makers(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
-    """Yield the schedule that made a job, and the job that enqueued it."""
-    if job.schedule_id:
-        yield gettext("Made by"), _schedule(job, job.schedule_id, link)
-    if job.parent_id:
-        yield gettext("Enqueued by"), above(job, link)
+def _needed(links: QuerySet[Link]) -> list[Target]:
+    return [
+        (Job, need.needs_job_id) if need.needs_job_id else (Batch, need.needs_batch_id)
+        for need in links[: MOST + 1]
+    ]
 
 
-def _schedule(job: Job, pk: int, link: ToPage) -> str:
+def _jobs(links: QuerySet[Link]) -> list[Target]:
+    return [(Job, need.job_id) for need in links[: MOST + 1]]
+
+
+def _links(targets: Sequence[Target], link: ToPage) -> str:
+    links = ((_to_row(model, pk, link),) for model, pk in targets[:MOST] if pk)
+    more = ", …" if len(targets) > MOST else ""
+    return format_html("{}{}", format_html_join(", ", "{}", links), more)
+
+
+def _steps(job: Job) -> str:
+    names = list(job.steps.order_by("pk").values_list("name", flat=True)[: MOST + 1])
+    return ", ".join(names[:MOST]) + (", …" if len(names) > MOST else "")
+
+
+def _to_row(model: type[Model], pk: int, link: ToPage) -> str:
+    return link(model, pk, f"{model._meta.verbose_name} {pk}")
+
+
+def _schedule(job: Job, link: ToPage) -> str:
     """Return a link to the schedule that made a job, and when that was due.
 
     Its name is for those who may view schedules.
     """
-    if Schedule.objects.using(job.using).filter(pk=pk).exists():
-        made_by = _links([(Schedule, pk)], link)
-    else:
+    pk = job.schedule_id
+    if pk is None:
+        return ""
+    made_by = _to_row(Schedule, pk, link)
+    if not Schedule.objects.using(job.using).filter(pk=pk).exists():
         made_by = gettext("schedule %(id)s, which was deleted") % {"id": pk}
     due = job.due_time and local_text(job.due_time)
     return format_html("{}, {}", made_by, gettext("due at %(moment)s") % {"moment": due})
 
 
-def _by_kind(links: Any) -> tuple[list[Link], list[Link]]:
-    """Return the first links of jobs that follow others, and of jobs that gather others."""
-    found = list(links[: MOST + 1])
-    return [row for row in found if row.on != PART], [row for row in found if row.on == PART]
+def _above(job: Job, link: ToPage) -> str:
+    """Return links to the jobs above a job, the top one first."""
+    rows, ids, parent = Job.objects.using(job.using), list[int](), job.parent_id
+    while parent is not None and len(ids) < MOST:
+        ids.append(parent)
+        parent = rows.filter(pk=parent).values_list("parent_id", flat=True).first()
+    links = ((_to_row(Job, pk, link),) for pk in reversed(ids))
+    more = "" if parent is None else "… / "
+    return format_html("{}{}", more, format_html_join(" / ", "{}", links))
 
 
-def _needed(need: Link) -> Target:
-    return (Job, need.needs_job_id) if need.needs_job_id else (Batch, need.needs_batch_id)
+def _below(job: Job, link: ToPage) -> str:
+    """Return the jobs below a job, each with its own, as lists of links; '' for none."""
+    rows = Job.objects.using(job.using).select_related("job_type").order_by("pk")
+    rows = rows.defer("job_data", "result", "error")
+    by_parent: dict[int, list[Job]] = {}
+    parents, room = [job.pk], MOST_BELOW
+    for _level in range(MOST):
+        found = list(rows.filter(parent__in=parents)[:room])
+        for row in found:
+            by_parent.setdefault(row.parent_id or 0, []).append(row)
+        parents, room = [row.pk for row in found], room - len(found)
+        if not parents:
+            break
+    more = "…" if parents or not room else ""
+    return format_html("{}{}", _listed(job.pk, by_parent, link), more)
 
 
-def _links(named: list[Target], link: ToPage) -> str:
-    links = ((link(model, pk, f"{model._meta.verbose_name} {pk}"),) for model, pk in named[:MOST])
-    more = ", …" if len(named) > MOST else ""
-    return format_html("{}{}", format_html_join(", ", "{}", links), more)
-
-
-def candidates(job: Job, now: datetime, link: ToPage) -> str:
-    """Return links to answers without a job that may be this job's; '' where there are none.
-
-    The newest ones of its type, under each of its names, while it waits for its answer.
-    """
-    if not job.is_awaiting_answer:
+def _listed(parent: int, by_parent: Mapping[int, Sequence[Job]], link: ToPage) -> str:
+    """Return the jobs below one as a list, each with the list of those below it."""
+    if parent not in by_parent:
         return ""
-    instance = job.job_type.instance
-    names = names_of(instance, job.job_type.name)
-    rows = Answer.objects.using(job.using).filter(instance=instance, job_type__in=names, job=None)
-    kinds = (Answer.Kind.RESPONSE, Answer.Kind.ERROR)
-    newest = rows.filter(pk__in=_newest(rows), kind__in=kinds).order_by("-pk")[: MOST + 1]
-    found = [(link(Answer, row.pk, _candidate(row)), age(row.receive_time, now)) for row in newest]
-    more = ", …" if len(found) > MOST else ""
-    return format_html("{}{}", format_html_join(", ", "{} ({})", found[:MOST]), more)
-
-
-def _candidate(answer: Answer) -> str:
-    text = gettext("%(kind)s for %(key)s")
-    return text % {"kind": answer.get_kind_display(), "key": answer.job_key}
-
-
-def _newest(rows: Any) -> list[int]:
-    """Return the ids of the newest rows, so that a page costs the same however many there are."""
-    return list(rows.order_by("-pk").values_list("pk", flat=True)[: min(100, COUNT_LIMIT)])
+    items = (
+        (
+            _to_row(Job, row.pk, link),
+            row.job_type,
+            badge(*standing(row)),
+            _listed(row.pk, by_parent, link),
+        )
+        for row in by_parent[parent]
+    )
+    listed = format_html_join("", "<li>{} {} {}{}</li>", items)
+    return format_html('<ul class="hipq-tree">{}</ul>', listed)

@@ -28,7 +28,7 @@ from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import EDITABLE, JobForm, edit, refusal, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
-from hipq_django.admin.job_relations import candidates, relations
+from hipq_django.admin.job_relations import relations
 from hipq_django.admin.previews import MAX_READ_CHARS, chars_of, too_large_text, unless_large
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
@@ -48,11 +48,8 @@ SECTIONS = (
             "key",
             "tries",
             "time_limit",
-            "done",
             "windows",
             "to_worker",
-            "to_origin",
-            "to_successors",
         ),
     ),
     (_("Times"), ("created", "updated")),
@@ -196,8 +193,9 @@ class JobAdmin(JobColumns, JobActions):
         shown = {**super().beside_form(request, row), **panel(row, self.now)}
         if self.may_view(request, Answer):
             shown |= answers_panel(row, self.now, self.link)
-            shown["candidates"] = candidates(row, self.now, self.link)
-        shown["relations"] = list(relations(row, self.link))
+            inbox = {"status": "no_job"}
+            shown["inbox_url"] = self.list_url(Answer, inbox) if row.is_awaiting_answer else ""
+        shown["relations"] = relations(row, self.link)
         shown["queue_url"] = self.url_if_any(Queue, "change", row.queue_id)
         return shown
 

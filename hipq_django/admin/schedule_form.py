@@ -13,7 +13,6 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.admin.fields import EditForm
 from hipq_django.admin.row_actions import VerbForm
 from hipq_django.admin.schedule_times import TIMES
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.redaction import without_masks
@@ -81,6 +80,8 @@ class TimesForm(EditForm):
 class ScheduleForm(TimesForm):
     """What makes a schedule: its name, its jobs, and when it is due."""
 
+    using = ""
+    """The alias of the database that it is in."""
     places: Sequence[str] = (DEFAULT,)
     """The instances that a new one may be in."""
 
@@ -111,7 +112,7 @@ class ScheduleForm(TimesForm):
         if not self.is_new and "name" in self.fields:  # else the page cannot be edited
             self.fields["name"].disabled = True
             self.initial["type_name"] = self.instance.job_type.name
-            self.initial["job_data"] = self._shown
+            self.initial["job_data"] = shown(self.instance, self.instance.job_data)
 
     @property
     def place(self) -> str:
@@ -131,9 +132,8 @@ class ScheduleForm(TimesForm):
         return [("", "---------"), *((name, name) for name in sorted(names))]
 
     def _rows_of(self, place: str) -> QuerySet[JobType]:
-        """Return the job types of an instance, also of one that the setting lost."""
-        using = get_instance(place).database if self.is_new else self.instance.using
-        return JobType.objects.using(using).filter(instance=place)
+        """Return the job types of an instance."""
+        return JobType.objects.using(self.using).filter(instance=place)
 
     def clean_type_name(self) -> str:
         """Return the name; raise `ValidationError` where no code is found for it."""
@@ -144,11 +144,15 @@ class ScheduleForm(TimesForm):
             raise forms.ValidationError(_("No code declares this job type."))
         return name
 
-    @property
-    def _shown(self) -> Any:
-        """The job data without the values of sensitive fields."""
-        row: Schedule = self.instance
-        return {} if self.is_new else shown(row, row.job_data)
+    def clean_name(self) -> str:
+        """Return the name; raise `ValidationError` where a new schedule would replace another."""
+        name: str = self.cleaned_data["name"]
+        rows = Schedule.objects.using(self.using).filter(instance=self.place, name=name)
+        if self.is_new and rows.exists():
+            raise forms.ValidationError(
+                _("There is already a schedule with this name; change that one.")
+            )
+        return name
 
     def clean_job_data(self) -> Any:
         """Return the data: the stored ones if they were left as the page showed them.
@@ -156,53 +160,31 @@ class ScheduleForm(TimesForm):
         Not for another job type, which may not know what of them is sensitive.
         """
         row: Schedule = self.instance
-        old = None if self.is_new else row.job_type
-        given, name = self.cleaned_data["job_data"], self.cleaned_data.get("type_name")
-        if not self._is_given("job_data"):
-            if old is not None and old.name == name:
-                return row.job_data
-            given = self._shown
-        data = {} if given is None else given
-        if name is None:  # that is said already
-            return data
-        if not (self._type(name).redactor.fields or (old and old.redactor.fields)):
-            return data
+        if self._is_given("job_data"):
+            data = self.cleaned_data["job_data"]
+        elif self.cleaned_data.get("type_name", row.job_type.name) == row.job_type.name:
+            return row.job_data
+        else:
+            data = shown(row, row.job_data)
         try:
-            return without_masks(data)
+            return without_masks({} if data is None else data)
         except InvalidJobError as error:
             raise forms.ValidationError(str(error)) from error
-
-    def _type(self, type_name: str) -> JobType:
-        """Return a job type, which may have no row yet."""
-        found = self._rows_of(self.place).filter(name=type_name).first()
-        return found or JobType(instance=self.place, name=type_name, sensitive=[])
 
     def check(self, values: dict[str, Any]) -> None:
         """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
         super().check(values)
-        self.new = self._new(values)
+        # Options that only code can give stay as they are.
+        self.new = NewJob(values["type_name"], values["job_data"], **self.instance.options)
         try:
             api.checked(values["name"], self.new, self.place)
         except HipqError as error:  # it may quote a stored value that the page does not show
-            redactor = self._type(values["type_name"]).redactor.knowing_all(values["job_data"])
-            raise forms.ValidationError(redactor.mask_text(str(error))) from error
-
-    def _new(self, values: dict[str, Any]) -> NewJob:
-        """Return the new job; options that only code can give stay as they are."""
-        return NewJob(values["type_name"], values["job_data"], **self.instance.options)
+            text = str(error) if self.is_new else shown(self.instance, str(error))
+            raise forms.ValidationError(text) from error
 
     def write(self) -> Schedule:
         """Create the schedule, or change the one that is edited."""
         return api.schedule(self.cleaned_data["name"], self.new, self.spec, instance=self.place)
-
-    def _post_clean(self) -> None:
-        """Leave the row as it is: the verb writes it."""
-        if self.is_new and not self.errors:
-            rows = Schedule.objects.using(get_instance(self.place).database)
-            rows = rows.filter(instance=self.place, name=self.cleaned_data["name"])
-            if rows.exists():
-                taken = _("There is already a schedule with this name; change that one.")
-                self.add_error("name", taken)
 
 
 class BackfillForm(VerbForm):
@@ -225,10 +207,8 @@ def _spec(values: dict[str, Any]) -> Cron | Every:
     shared = {name: values[name] for name in SHARED}
     if values["every_seconds"] is None:
         return Cron(values["cron"], zone=values["time_zone"], **shared)
-    if values["cron"]:
-        raise forms.ValidationError(_("Give a cron text or seconds, not both."))
-    if values["time_zone"]:
+    if values["cron"] or values["time_zone"]:
         raise forms.ValidationError(
-            _("A time zone belongs to a cron text; seconds have no time zone.")
+            _("Give either a cron text with its time zone, or seconds, which have no time zone.")
         )
     return Every(seconds=values["every_seconds"], **shared)

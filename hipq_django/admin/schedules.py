@@ -8,12 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib import admin
-from django.contrib.admin.actions import delete_selected
-from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import unquote
-from django.db import router
 from django.db.models import QuerySet
-from django.db.transaction import atomic
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
@@ -24,13 +19,9 @@ from hipq_django.admin.display import NOTHING, badge, format_number, local_text,
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
 from hipq_django.conf.instances import get_instances
-from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
-from hipq_django.exceptions import HipqError
-from hipq_django.models import Job, JobType, Schedule, ScheduleRun
-from hipq_django.models.base import title
+from hipq_django.models import Job, JobType, Schedule
 from hipq_django.models.shown import shown
-from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.schedules import api
 
 
@@ -89,6 +80,18 @@ VERBS = {
             confirm=_("Make the jobs"),
             form=BackfillForm,
         ),
+        Verb(
+            "delete", _("Delete"), "delete_schedule",
+            lambda row: api.unschedule(row.name, instance=row.instance),
+            done=_("Deleted"),
+            action=_("Delete the selected schedules"),
+            is_possible=lambda row: not api.belongs_to_code(row),
+            warning=lambda row: _(
+                "The schedule is deleted, and what became of its due times. Its jobs stay."
+            ),
+            confirm=_("Delete this schedule"),
+            is_dangerous=True,
+        ),
     )
 }  # fmt: skip
 
@@ -113,7 +116,7 @@ class ScheduleAdmin(RowActions):
     """What an editable page shows beside the form."""
     of_code = ("name", "to_job_type", "data", "source")
     """What it shows, too, of one that the code declares."""
-    actions = ("run_now", "pause", "resume", "delete_selected")
+    actions = ("run_now", "pause", "resume", "delete")
     verbs = VERBS
 
     # The page
@@ -134,7 +137,7 @@ class ScheduleAdmin(RowActions):
         if obj is not None and obj.is_declared:
             kwargs["form"] = TimesForm
         form = super().get_form(request, obj, change, **kwargs)
-        form.places = self.places  # type: ignore[attr-defined]  # of the class made just now
+        form.using, form.places = self.database, self.places  # type: ignore[attr-defined]  # of the class made just now
         return form
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -184,58 +187,6 @@ class ScheduleAdmin(RowActions):
             "declared in code; if the times are changed here, they stay until hipq_sync --reset"
         )
         return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
-
-    # Deleting
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user may delete it: not one that the code declares."""
-        may = request.user.has_perm("hipq.delete_schedule")
-        return may and not (obj is not None and api.belongs_to_code(obj))
-
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> Any:
-        """Delete it after a confirmation; of one that the code declares say why it stays."""
-        row = self.get_object(request, unquote(object_id))
-        if row is not None and api.belongs_to_code(row) and self.has_delete_permission(request):
-            return self.refused(request, object_id, _kept(row))
-        try:
-            return super().delete_view(request, object_id, extra_context)
-        except HipqError as error:
-            return self.refused(request, object_id, str(error))
-
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete it as the verb does."""
-        api.unschedule(obj.name, instance=obj.instance)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete each as the verb does."""
-        for row in queryset:
-            self.delete_model(request, row)
-
-    @admin.action(permissions=["delete"], description=_("Delete the selected schedules"))
-    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        """Delete these after a confirmation; of those that the code declares say why they stay."""
-        kept = [row for row in queryset.order_by("pk") if api.belongs_to_code(row)]
-        self.report(request, [_kept(row) for row in kept])
-        rest = queryset.exclude(pk__in=[row.pk for row in kept])
-        if not rest.exists():
-            return None
-        try:
-            # Django writes the history first: it is undone with what could not be deleted.
-            with write_transaction(self.database), atomic(using=router.db_for_write(LogEntry)):
-                return delete_selected(self, request, rest)
-        except HipqError as error:
-            return self.report(request, [str(error)])
-
-    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Return what the confirmation names: the schedules, and how many lines of their runs."""
-        runs = ScheduleRun.objects.using(self.database).filter(schedule__in=[o.pk for o in objs])
-        counts = {
-            self.opts.verbose_name_plural: len(objs),
-            ScheduleRun._meta.verbose_name_plural: format_count(capped_count(runs), format_number),
-        }
-        return [self.link(Schedule, row.pk, title(row)) for row in objs], counts, set(), []
 
     def beside_form(self, request: HttpRequest, row: Schedule) -> dict[str, Any]:
         """Return where it stands, and the buttons."""
@@ -306,7 +257,8 @@ class ScheduleAdmin(RowActions):
         """Links to its jobs that have not ended."""
         jobs = Job.objects.using(self.database).live().filter(schedule_id=row.pk)
         ids = list(jobs.order_by("pk").values_list("pk", flat=True)[: MOST_LIVE + 1])
-        return self.job_links(ids, MOST_LIVE)
+        links = format_html_join(", ", "{}", ((self.job_link(pk),) for pk in ids[:MOST_LIVE]))
+        return format_html("{}{}", links or NOTHING, ", …" if len(ids) > MOST_LIVE else "")
 
     def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """Give schedules what became of their last due times."""
@@ -332,6 +284,10 @@ class ScheduleAdmin(RowActions):
 
     # Actions
 
+    def url_after(self, row: Schedule, result: Any) -> str:
+        """Return the address of the list where the schedule was deleted, else that of its page."""
+        return self.url(Schedule, "changelist") if result is None else self.row_url(row)
+
     def said(self, verb: Verb, before: Any, result: Any) -> str:
         """Return what was done, with the job that was made."""
         if isinstance(result, Job):
@@ -345,8 +301,3 @@ class ScheduleAdmin(RowActions):
             start, end = local_text(result.start), local_text(result.end)
             return text % {"start": start, "end": end, "count": format_number(result.made)}
         return super().said(verb, before, result)
-
-
-def _kept(row: Schedule) -> str:
-    text = _("%(schedule)s is declared in code: change the code, or pause it.")
-    return text % {"schedule": title(row)}

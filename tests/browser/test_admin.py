@@ -344,12 +344,12 @@ def test_a_schedule_is_paused_and_deleted(page: Page) -> None:
     page.get_by_role("button", name="Run now").click()
     expect(page.locator(".messagelist")).to_contain_text("Run by hand as job")
 
-    page.locator("a.deletelink").click()  # a button to readers since Django 6.1
-    yes = page.get_by_role("button", name="Yes")
+    page.locator("summary", has_text="Delete").click()
+    yes = page.get_by_role("button", name="Delete this schedule")
     expect(yes).to_be_visible()
     assert hidden_now(page, "schedule-delete") == {}
     yes.click()
-    expect(page.locator(".messagelist")).to_contain_text("was deleted successfully")
+    expect(page.locator(".messagelist")).to_contain_text("Deleted: schedule nightly.")
     assert not Schedule.objects.exists()
     assert Job.objects.count() == 1
 

@@ -9,7 +9,6 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django.admin.queues import QueueAdmin
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import reranking
@@ -31,11 +30,7 @@ from tests.integration.conftest import ConfigureQueue
 
 pytestmark = pytest.mark.django_db
 
-RANKING_EDITS = [
-    {"order": "priority"},
-    {"order": "ageing"},
-    {"granularity_seconds": "3600"},
-]
+RANKING_EDITS = [{"order": "ageing"}, {"granularity_seconds": "3600"}]
 
 
 @pytest.fixture
@@ -162,21 +157,16 @@ def test_rows_of_an_instance_that_the_setting_lost_can_still_be_seen(
     assert "gone.bank" in html(admin_client, page_url(job))
 
 
-def test_a_schedule_of_an_instance_that_the_setting_lost_leads_nowhere_for_ever(
+def test_a_schedule_of_an_instance_that_the_setting_lost_can_still_be_seen(
     client: Client,
 ) -> None:
     log_in(client, *(f"{verb}_schedule" for verb in ("view", "change", "delete", "run")))
     row = lost(hipq.schedule("nightly", hipq.NewJob("echo"), "0 2 * * *"))
 
-    answers = [
-        client.get(page_url(row)),
-        press(client, "run_now", row),
-        client.post(page_url(row, "delete"), {"post": "yes"}, follow=True),
-    ]
+    html(client, page_url(row))
 
-    assert [answer.status_code for answer in answers] == [200] * 3
-    said = [messages_of(answer) for answer in answers[1:]]
-    assert all(text.startswith("HIPQ has no instance 'gone'") for [text] in said)
+    [said] = messages_of(press(client, "run_now", row))
+    assert said.startswith("HIPQ has no instance 'gone'")
     assert "No code declares this job type." in save(client, row, cron="1 2 * * *").content.decode()
 
 
@@ -193,20 +183,6 @@ def test_a_task_of_an_instance_that_the_setting_lost_can_still_be_seen(
 
     assert "(amount: int)" in page
     assert "HIPQ has no instance &#x27;gone&#x27;" in page
-
-
-def test_a_page_that_cannot_be_shown_leads_to_the_list(
-    admin_client: Client, bank: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def get_form(*args: Any, **kwargs: Any) -> Any:
-        raise hipq.ConfigurationError("no such thing")
-
-    monkeypatch.setattr(QueueAdmin, "get_form", get_form)
-
-    response = admin_client.get(page_url(bank), follow=True)
-
-    assert response.redirect_chain == [(list_url(Queue), 302)]
-    assert messages_of(response) == ["no such thing"]
 
 
 Row = TypeVar("Row", Schedule, JobType)
@@ -228,29 +204,6 @@ def test_an_edit_holds_for_the_next_claim(admin_client: Client) -> None:
     save(admin_client, jobs[0].queue, throttle_limit="2")
 
     assert HandWorker().run_pass() == jobs[:2]
-
-
-def test_a_limit_below_1_is_none(admin_client: Client, bank: Queue) -> None:
-    for limit in ("0", "-3", "0.5"):
-        save(admin_client, bank, throttle_limit=limit)
-
-        bank.refresh_from_db()
-        assert (bank.throttle_limit, bank.is_limited) == (0, False), limit
-        Queue.objects.update(throttle_limit=10)
-
-
-@pytest.mark.conformance
-def test_a_negative_limit_is_shown_as_none_and_edits_of_other_values_leave_it(
-    admin_client: Client, bank: Queue
-) -> None:
-    Queue.objects.filter(pk=bank.pk).update(throttle_limit=-1)
-
-    assert "0, no limit" in listed(admin_client, bank)
-    save(admin_client, bank, retention_days="7")
-
-    bank.refresh_from_db()
-    assert (bank.throttle_limit, bank.retention_days) == (-1, 7)
-    assert "limit reached" not in listed(admin_client, bank)
 
 
 @pytest.mark.conformance

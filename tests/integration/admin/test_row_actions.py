@@ -107,6 +107,9 @@ CASES = {
     "schedule-backfill": Case(
         "backfill", a_schedule, "run_schedule", "Backfilled", SPAN, "A job is made for each"
     ),
+    "schedule-delete": Case(
+        "delete", a_schedule, "delete_schedule", "Deleted", (), "The schedule is deleted"
+    ),
     "queue-pause": Case("pause", QueueFactory.create, "change_queue", "Paused"),
     "queue-resume": Case(
         "resume", lambda: QueueFactory.create(paused=True), "change_queue", "Resumed"
