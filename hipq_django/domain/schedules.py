@@ -13,9 +13,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cached_property, lru_cache
-from itertools import islice, pairwise, takewhile
-from math import inf
+from functools import cached_property
+from itertools import islice, takewhile
 from typing import Any, Final, Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -65,9 +64,6 @@ _SIX_FIELDS = f"second {_FIELDS}"
 _BACK = timedelta(hours=3)
 """More than any clock is set back; searches of local times begin this much earlier."""
 
-_MOST_COMPARED: Final = 100
-"""How many due times are looked at for the nearest ones: rules repeat themselves soon."""
-
 _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -96,25 +92,6 @@ class _Spec:
             raise InvalidScheduleError(
                 f"{what}: end_time {self.end_time} is before start_time {self.start_time}."
             )
-        if self.jitter and self.overlap != "allow":
-            self._check_jitter(what)
-
-    def _check_jitter(self, what: str) -> None:
-        """Refuse one because of which due times meet the job of the one before, which still waits.
-
-        All jobs of a schedule are put off by the same time: they would be lost each time.
-        """
-        least = self._least_interval()
-        if self.jitter > least:
-            raise InvalidScheduleError(
-                f"{what}: jitter {self.jitter:g} is longer than the {least:g} seconds from one due "
-                f"time to the next, whose job would be lost where overlap={self.overlap!r}; give "
-                f"at most {least:g}, or overlap='allow'."
-            )
-
-    def _least_interval(self) -> float:
-        """Return the seconds between the nearest due times."""
-        raise NotImplementedError
 
     @property
     def window(self) -> timedelta:
@@ -184,15 +161,6 @@ class _Spec:
         return ""
 
 
-@lru_cache(maxsize=512)
-def _least_interval(expression: str) -> float:
-    """Return the seconds between the nearest due times, as far as a few of them show it."""
-    start = datetime(2024, 1, 1)  # noqa: DTZ001 - a wall clock
-    due = list(islice(CronSim(expression, start), _MOST_COMPARED))
-    found = [(later - earlier).total_seconds() for earlier, later in pairwise(due)]
-    return min(found, default=inf)
-
-
 def _check_known(what: str, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         near = nearest_name(str(value), known)
@@ -234,9 +202,6 @@ class Every(_Spec):
         """The seconds from one due time to the next."""
         return self.days * 86_400 + self.hours * 3_600 + self.minutes * 60 + self.seconds
 
-    def _least_interval(self) -> float:
-        return self.every_seconds
-
     @property
     def _step(self) -> timedelta:
         return timedelta(seconds=self.every_seconds)
@@ -270,9 +235,8 @@ class Cron(_Spec):
     while a job of the schedule is live: "skip" it, "allow" both jobs, "wait" for the end of that
     job, or "replace" it. `catch_up` says what happens to due times of the last `catch_up_seconds`,
     a minute at least, that nobody saw: run the "last" one, "none", or "all". `jitter` delays the
-    jobs by up to so many seconds, always the same for the name of a schedule; it is not longer than
-    from one due time to the next, unless they may overlap. `start_time` and `end_time` are
-    inclusive.
+    jobs by up to so many seconds, always the same for the name of a schedule. `start_time` and
+    `end_time` are inclusive.
     """
 
     text: str
@@ -305,9 +269,6 @@ class Cron(_Spec):
             problem = str(error)
             said = problem[:1].lower() + problem[1:]
             raise InvalidScheduleError(f"{what}: {said}. Fields: {self._fields}.") from error
-
-    def _least_interval(self) -> float:
-        return _least_interval(self._expression)
 
     def __str__(self) -> str:
         return f"{self.text} {self.zone}".strip()
@@ -357,30 +318,24 @@ class Cron(_Spec):
         return "repeated" if comes_twice else ""
 
     def _after(self, moment: datetime) -> Iterator[datetime]:
-        moments = self._real(moment) if self.is_in_real_time else self._fixed(moment)
+        in_real_time = self.is_in_real_time
+        moments = self._real(moment) if in_real_time else self._fixed(moment, reverse=False)
         yield from (found for found in moments if found > moment)
 
     def _before(self, moment: datetime) -> Iterator[datetime]:
-        moments = self._real_back(moment) if self.is_in_real_time else self._fixed_back(moment)
+        in_real_time = self.is_in_real_time
+        moments = self._real_back(moment) if in_real_time else self._fixed(moment, reverse=True)
         yield from (found for found in moments if found <= moment)
 
     # At fixed times: the walls are gone through, and each has one moment.
 
-    def _fixed(self, moment: datetime) -> Iterator[datetime]:
-        start = moment.astimezone(self.tz).replace(tzinfo=None) - _BACK
+    def _fixed(self, moment: datetime, *, reverse: bool) -> Iterator[datetime]:
+        wall = moment.astimezone(self.tz).replace(tzinfo=None)
+        start = wall + _BACK if reverse else wall - _BACK
         last = None
-        for wall in CronSim(self._expression, start):
+        for wall in CronSim(self._expression, start, reverse=reverse):
             found = _moment_of(wall, self.tz)
             if found != last:  # several in one gap are one due time
-                yield found
-            last = found
-
-    def _fixed_back(self, moment: datetime) -> Iterator[datetime]:
-        start = moment.astimezone(self.tz).replace(tzinfo=None) + _BACK
-        last = None
-        for wall in CronSim(self._expression, start, reverse=True):
-            found = _moment_of(wall, self.tz)
-            if found != last:
                 yield found
             last = found
 

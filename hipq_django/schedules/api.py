@@ -8,7 +8,6 @@ from itertools import islice, takewhile
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 
 from hipq_django.api.building import Builder, given_values
 from hipq_django.api.keys import under_key
@@ -39,7 +38,7 @@ from hipq_django.exceptions import (
 from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
-from hipq_django.schedules.changing import change, next_time_of, pass_over
+from hipq_django.schedules.changing import change, create, next_time_of, pass_over
 from hipq_django.schedules.firing import KIND, Made, live_jobs
 
 CLOCK_TOLERANCE = timedelta(seconds=1)
@@ -273,31 +272,22 @@ def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Sche
     row: Schedule | None = locked(_named(name, instance)).first()
     _check_not_in_code(name, instance, row, "change its code")
     if row is None:
-        return _create(name, wanted, instance)
-    _edit(row, wanted)
-    return row
-
-
-def _create(name: str, wanted: Mapping[str, Any], instance: str) -> Schedule:
-    using = get_instance(instance).database
-    now = clock.now(using)
-    row = Schedule(instance=instance, name=name, **wanted, create_time=now, update_time=now)
-    row.next_time = row.spec.next(now)
-    with transaction.atomic(using=using):
-        row.save(using=using, force_insert=True)
+        row, using = (
+            Schedule(instance=instance, name=name, **wanted),
+            get_instance(instance).database,
+        )
+        create(row, using, clock.now(using))
+        return row
+    _write(row, {**wanted, **_BY_HAND})
     return row
 
 
 _BY_HAND: dict[str, Any] = {"declared": {}, "retired": False, "seen_time": None}
-"""What a schedule has that no code declares."""
-
-
-def _edit(row: Schedule, wanted: Mapping[str, Any]) -> None:
-    """Write what differs; one whose code is gone belongs to the caller now."""
-    _write(row, {**wanted, **_BY_HAND})
+"""The values of a schedule that no code declares: `schedule` takes over one whose code is gone."""
 
 
 def _write(row: Schedule, wanted: Mapping[str, Any]) -> None:
+    """Write the values that differ."""
     changed = {n: v for n, v in wanted.items() if getattr(row, n) != v}
     if changed:
         row.save(using=row.using, update_fields=change(row, changed, clock.now(row.using)))

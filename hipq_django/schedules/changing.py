@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
+
 from hipq_django.domain.schedules import Cron, Every, Missed, passed_over
 from hipq_django.domain.states import NONE
 from hipq_django.models import Schedule, ScheduleRun
 
 TIMES = ("cron", "every_seconds", "time_zone", "start_time", "end_time")
+
+
+def create(row: Schedule, using: str, now: datetime) -> None:
+    """Write a new row, due from now on; raise `IntegrityError` if its name has just been taken."""
+    row.create_time = row.update_time = now
+    row.next_time = row.spec.next(now)
+    with transaction.atomic(using=using):
+        row.save(using=using, force_insert=True)
 
 
 def change(row: Schedule, changed: Mapping[str, Any], now: datetime) -> list[str]:

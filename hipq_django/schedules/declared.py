@@ -13,8 +13,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db import transaction
-
 from hipq_django import events
 from hipq_django.api.keys import under_key
 from hipq_django.conf.instances import InstanceSettings, get_instance
@@ -88,11 +86,9 @@ def _create_or_change(
     if row is None and rows.exists():
         raise LockedRowError
     if row is None:
-        row = Schedule(instance=config.name, name=name, create_time=now, **values)
+        row = Schedule(instance=config.name, name=name, **values)
         row.declared, row.seen_time = _said(values), now
-        row.next_time, row.update_time = row.spec.next(now), now
-        with transaction.atomic(using=using):
-            row.save(using=using, force_insert=True)
+        changing.create(row, using, now)
         return
     changed = change(row, values) if change else {}
     names = changing.change(row, changed, now) if changed else []

@@ -50,7 +50,7 @@ LEAST_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 """How old what a worker knows of the next due time may be, where a look does not take long."""
 LOOK_SHARE = 0.1
-"""The share of time, at most, for looks that find nothing due. W3d."""
+"""The share of time, at most, for looks that find nothing due (docs/benchmarks.md, W3d)."""
 MAX_LOOK_SECONDS = 5.0
 """How old it may be after a slow look, even if the database was only busy."""
 

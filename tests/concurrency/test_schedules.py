@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
 import time_machine
 from django.db import Error, connection, transaction
-from django.test import Client
 
 import hipq_django as hipq
-from hipq_django.admin.row_actions import RowActions
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import isolation
 from hipq_django.models import Job, Link, Schedule, ScheduleRun
-from hipq_django.schedules import declared, firing as firing_module
-from hipq_django.schedules.firing import LOOK_SECONDS, TRY_AGAIN, Firing
-from tests.admin_pages import act, history, messages_of, press
+from hipq_django.schedules import declared
+from hipq_django.schedules.firing import TRY_AGAIN, Firing
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
 from tests.faults import IN_TURN, Faults, InTurn, breaking
@@ -221,17 +215,6 @@ def test_a_due_time_that_another_worker_is_firing_is_passed_over(
     assert kinds() == [("fired", at(1))]
 
 
-@pytest.mark.postgres
-def test_a_change_that_is_rolled_back_loses_no_due_time(session: Session, due: None) -> None:
-    session.begin()
-    session(edit)
-    assert fire() == 0
-    session.roll_back()
-
-    assert fire() == 1
-    assert kinds() == [("fired", at(1))]
-
-
 def run_now() -> str:
     try:
         return str(hipq.run_schedule("keyed"))
@@ -262,72 +245,6 @@ def test_a_key_that_another_just_takes_is_no_error_of_the_database(
 
     assert errors_of(results) == []
     assert f"job {holder.pk} is initial" in str(results[1])
-
-
-@pytest.mark.postgres
-def test_a_due_time_whose_key_another_just_takes_is_not_put_off_for_long(
-    session: Session, now: time_machine.Traveller
-) -> None:
-    spec = hipq.Cron("0 * * * *", "UTC", catch_up="none")
-    hipq.schedule("keyed", hipq.NewJob("ask", job_key="k"), spec)
-    hipq.schedule("s", ECHO, spec)
-    now.move_to(at(1))
-    session.begin()
-    session(lambda: hipq.enqueue("ask", job_key="k"))
-
-    fire()  # it does not wait for the other transaction for long
-    assert (kinds("keyed"), kinds("s")) == ([], [("fired", at(1))])
-    firing, began = Firing(get_instance()), time.monotonic()
-    assert firing.run() == 0
-    assert firing.due_at >= began + LOOK_SECONDS  # each look waits for that lock
-    session.roll_back()
-    now.shift(timedelta(seconds=1))
-    fire()
-
-    assert Schedule.objects.get(name="keyed").problem == "NONE"
-    assert kinds("keyed") == [("fired", at(1))]
-
-
-@pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many schedules were fired together, or were to be, each time."""
-    tried: list[int] = []
-    fire_all = firing_module.fire
-
-    def note(rows: Sequence[Schedule], *args: Any) -> None:
-        tried.append(len(rows))
-        fire_all(rows, *args)
-
-    monkeypatch.setattr(firing_module, "fire", note)
-    return tried
-
-
-@pytest.mark.postgres
-def test_schedules_that_wait_for_a_lock_hide_none_behind_them(
-    session: Session, now: time_machine.Traveller, tried: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(firing_module, "PAGE_SIZE", 2)
-    monkeypatch.setattr(isolation, "LEAST_PAUSE", 1.0)
-    unbuilt = firing_module._locked_due.__wrapped__  # type: ignore[attr-defined]  # by `wraps`
-    monkeypatch.setattr(firing_module, "_locked_due", unbuilt)
-    for number in range(2):
-        hipq.schedule(f"waits{number}", hipq.NewJob("ask", job_key=f"k{number}"), HOURLY)
-    hipq.schedule("behind", ECHO, HOURLY)
-    Schedule.objects.filter(name="behind").update(next_time=at(1) + timedelta(seconds=1))
-    now.move_to(at(1.5))
-    session.begin()
-    for number in range(2):
-        session(partial(hipq.enqueue, "ask", job_key=f"k{number}"))
-    firing = Firing(get_instance())
-
-    fired = [firing.run(), firing.run()]
-    passed_over = firing.run()
-    session.roll_back()
-
-    assert (fired, passed_over) == ([0, 1], 0)
-    assert tried == [2, 1, 1, 1]
-    assert len(kinds("behind")) == 1
-    assert Firing(get_instance()).run() == 2
 
 
 def test_what_cannot_be_fired_for_a_moment_is_still_on_time(now: time_machine.Traveller) -> None:
@@ -416,37 +333,6 @@ def test_each_statement_of_a_firing_may_break_the_connection(
 
 
 # Two operators
-
-
-OTHERS = {
-    "pause": partial(hipq.pause_schedule, "s", "the shop moves"),
-    "resume": partial(hipq.resume_schedule, "s"),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("do", [press, act], ids=["button", "list"])
-def test_of_two_operators_in_the_same_instant_the_second_changes_nothing(
-    name: str, do: Callable[..., Any], admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make()
-    if name == "resume":
-        hipq.pause_schedule("s")
-    other, looked_at, is_useless = Session(), count(), RowActions._is_useless
-
-    def look(self: RowActions, *args: Any) -> bool:
-        found = is_useless(self, *args)
-        if next(looked_at) == 0:
-            other(OTHERS[name])
-        return found
-
-    monkeypatch.setattr(RowActions, "_is_useless", look)
-    response = do(admin_client, name, Schedule.objects.get())
-    other.close()
-
-    assert "schedule s was left as it is" in messages_of(response)[0]
-    assert history(Schedule.objects.get()) == []
-    assert Schedule.objects.get().pause_reason == ("the shop moves" if name == "pause" else "NONE")
 
 
 def test_a_paused_schedule_keeps_its_reason_until_somebody_gives_another() -> None:

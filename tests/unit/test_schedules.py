@@ -241,14 +241,6 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("* * * * *", "Europe/Pari"), "time zone 'Europe/Pari' is unknown"),
         (lambda: Cron("* * * * *", overlap="skp"), "overlap='skp' is unknown, did you mean"),
         (lambda: Cron("* * * * *", jitter=-1), "jitter -1: give seconds from 0"),
-        (
-            lambda: Every(minutes=1, jitter=61),
-            "every 0:01:00: jitter 61 is longer than the 60 seconds from one due time to the next, "
-            "whose job would be lost where overlap='skip'; give at most 60, or overlap='allow'.",
-        ),
-        (lambda: Cron("*/5 * * * *", jitter=301), "jitter 301 is longer than the 300 seconds"),
-        (lambda: Cron("30 23,0 * * mon-fri", jitter=7_200), "7200 is longer than the 3600 seconds"),
-        (lambda: Cron("5,50 * * * * *", jitter=16), "longer than the 15 seconds"),
         (lambda: Cron("* * * * *", catch_up_seconds=NAN), "catch_up_seconds nan: give"),
         (lambda: Cron("* * * * *", start_time=NAIVE), "is naive"),
         (
@@ -266,20 +258,6 @@ def test_what_is_no_schedule_is_refused(make: Callable[[], Any], said: str) -> N
         make()
 
     assert said in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        Every(minutes=1, jitter=60),
-        Cron("*/5 * * * *", jitter=3_600, overlap="allow"),
-        Cron("0,59 0,23 1 * *", jitter=3_540),
-        Cron("0 0 L * *", jitter=86_400),
-    ],
-    ids=lambda spec: f"{spec} {spec.jitter:g} {spec.overlap}",
-)
-def test_a_jitter_up_to_the_next_due_time_is_taken(spec: Any) -> None:
-    assert spec.jitter
 
 
 # Late
@@ -421,23 +399,3 @@ def test_what_a_clock_change_does_to_a_due_time_is_known(
 
 
 # Moments in other zones than UTC
-
-
-@pytest.mark.parametrize("text", ["*/15 * * * *", "30 2 * * *"])
-def test_a_moment_means_the_same_in_every_zone(text: str) -> None:
-    zone = "America/New_York"
-    local = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo(zone))
-    utc = local.astimezone(UTC)
-    in_zone = Cron(text, zone=zone, start_time=local, end_time=local + timedelta(days=2))
-    in_utc = Cron(text, zone=zone, start_time=utc, end_time=utc + timedelta(days=2))
-
-    assert in_zone.upcoming(local) == in_utc.upcoming(utc)
-    assert in_zone.last(local + timedelta(days=9)) == in_utc.last(utc + timedelta(days=9))
-
-
-def test_a_start_in_the_hour_that_comes_again_is_the_second_one() -> None:
-    start = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Paris"))
-
-    first = Every(minutes=10, start_time=start).next(datetime(2026, 10, 1, tzinfo=UTC))
-
-    assert first == start.astimezone(UTC)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from math import inf
-from types import SimpleNamespace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -19,11 +16,10 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.api.building import Builder
 from hipq_django.conf.instances import get_instance
-from hipq_django.domain.uniqueness import Scope
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, JobType, Schedule, ScheduleRun, Worker
-from hipq_django.schedules import declared, firing as firing_module
+from hipq_django.models import Job, Schedule, ScheduleRun, Worker
+from hipq_django.schedules import declared
 from hipq_django.schedules.firing import LOOK_SECONDS, Firing
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -137,30 +133,6 @@ def test_the_date_of_a_due_time_is_that_of_its_zone(
     ]
 
 
-def test_a_decision_and_a_response_know_the_due_time_too(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    seen: list[str] = []
-    asks = declare.task("asks", retry=hipq.Never())(lambda: hipq.WAIT)
-    asks.on_response(lambda response, job: seen.append(str(job.due_time)))
-    raises = declare.task("raises")(lambda: 1 / 0)
-
-    @raises.on_error
-    def decide(job: Job) -> Any:
-        seen.append(str(job.due_time))
-        return hipq.GiveUp()
-
-    for task in (asks, raises):
-        spec = hipq.Cron("0 1 * * *", zone="Asia/Tokyo")
-        hipq.schedule(task.name, hipq.NewJob(task.name, {}, job_key=task.name), spec)
-    now.move_to(at(4))
-    run_due_jobs()
-    hipq.complete("asks", "asks", 1)
-    run_due_jobs()
-
-    assert seen == ["2025-01-07 01:00:00+09:00"] * 2
-
-
 # Late
 
 
@@ -248,36 +220,10 @@ def test_a_key_that_is_taken_is_skipped(now: time_machine.Traveller) -> None:
     assert ScheduleRun.objects.get(schedule__name="two").kind == "fired"
 
 
-@pytest.mark.parametrize("catch_up", ["last", "all"])
-def test_one_that_waits_comes_after_all_that_are_live(
-    hourly: Any,
-    now: time_machine.Traveller,
-    catch_up: Any,
-    django_capture_on_commit_callbacks: Any,
-) -> None:
-    """Two are, where the schedule allowed that before it was edited."""
-    hourly(overlap="allow")
-    for hours in (1, 2):
-        now.move_to(at(hours))
-        fire()
-    hourly(overlap="wait", catch_up=catch_up)
-    now.move_to(at(4))
-    fire()
-
-    one, other, *held = Job.objects.order_by("pk")
-    for live in (other, one):
-        assert {*Job.objects.held()} == {*held}
-        with django_capture_on_commit_callbacks(execute=True):
-            hipq.cancel(live)
-    assert [*Job.objects.held()] == held[1:]
-    assert len(held) == (2 if catch_up == "all" else 1)
-
-
-@pytest.mark.parametrize("scope", ["live", "waiting", "kept"])
 def test_of_unique_jobs_that_are_caught_up_one_is_made(
-    declare: Declare, now: time_machine.Traveller, scope: str
+    declare: Declare, now: time_machine.Traveller
 ) -> None:
-    sync = declare.task("sync", unique=scope)(lambda: None)
+    sync = declare.task("sync", unique=True)(lambda: None)
     hipq.schedule("sync", sync.new(), hipq.Cron("0 * * * *", "UTC", catch_up="all"))
     now.move_to(at(3.5))
 
@@ -289,40 +235,6 @@ def test_of_unique_jobs_that_are_caught_up_one_is_made(
     assert {run.job_id for run in ScheduleRun.objects.all()} == {job.pk}
     assert (job.due_time, backfilled, row("sync").problem) == (at(1), [], "NONE")
     assert row("sync").next_time == at(4)
-
-
-@pytest.mark.parametrize("scope", ["live", "waiting", "kept"])
-def test_a_worker_without_its_code_makes_one_job_of_a_unique_task(
-    declare: Declare, now: time_machine.Traveller, scope: Scope
-) -> None:
-    sync = declare.task("sync", unique=scope)(lambda shop=1: None)
-    spec = hipq.Cron("0 * * * *", "UTC", overlap="allow")
-    hipq.schedule("all", sync.new(), spec)
-    hipq.schedule("one", sync.using(unique_key="one").new(), spec)
-    hipq.schedule("same", sync.using(unique_key="one").new(), spec)
-    declare.forget_all()
-
-    for _ in range(2):
-        now.shift(HOUR)
-        fire()
-
-    assert Job.objects.count() == 2
-    assert sorted(run.kind for run in ScheduleRun.objects.all()) == ["fired"] * 2 + ["skipped"] * 4
-
-
-def test_a_worker_with_the_code_makes_one_job_whatever_an_old_release_has_written(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    sync = declare.task("sync", unique="live")(lambda: None)
-    hipq.schedule("sync", sync.new(), hipq.Cron("0 * * * *", "UTC", overlap="allow"))
-    job = sync.enqueue()
-    JobType.objects.update(unique={})
-    now.shift(HOUR)
-
-    fire()
-
-    run = ScheduleRun.objects.get()
-    assert (run.kind, run.job_id, Job.objects.count()) == ("skipped", job.pk, 1)
 
 
 def test_jitter_moves_the_job_and_not_its_due_time(
@@ -370,36 +282,6 @@ def test_a_row_that_cannot_be_read_is_put_right_by_the_verb(
     assert [(kind, due) for kind, due, _ in runs()] == [("skipped", at(1))]
     now.move_to(at(4))
     assert fire() == 1
-
-
-def test_a_row_that_cannot_be_read_is_resumed_and_named(
-    hourly: Any, now: time_machine.Traveller
-) -> None:
-    hourly("broken")
-    hipq.pause_schedule("broken")
-    Schedule.objects.update(cron="61 * * * *")
-    now.move_to(at(3))
-
-    hipq.resume_schedule("broken")
-    fire()
-
-    assert "bad minute" in row("broken").problem
-    assert hipq.run_schedule("broken").due_time == at(3)
-    hipq.unschedule("broken")
-
-
-def test_new_code_puts_a_row_right_that_cannot_be_read(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    declare.task("clean", schedule="0 2 * * *")(lambda: None)
-    declared.sync("default")
-    Schedule.objects.update(time_zone="Europe/Atlantis")
-    declare.forget_all()
-    declare.task("clean", schedule="0 3 * * *")(lambda: None)
-
-    declared.sync("default")  # a worker starts with it
-
-    assert row("clean").next_time is not None
 
 
 def test_a_row_that_cannot_be_read_is_named_and_tried_again_in_half_a_minute(
@@ -461,19 +343,6 @@ def test_the_times_that_an_operator_edited_stay_together(
     )  # fmt: skip
 
 
-def test_a_new_start_in_the_code_counts_whatever_its_zone_is(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    tokyo = ZoneInfo("Asia/Tokyo")
-    for hour in (1, 2):
-        spec = hipq.Every(hours=1, start_time=at(hour).astimezone(tokyo))
-        declare.task("clean", schedule=spec)(lambda: None)
-        declared.sync("default")
-        declare.forget_all()
-
-    assert (row("clean").start_time, row("clean").next_time) == (at(2), at(2))
-
-
 def test_code_that_declares_what_was_made_by_hand_says_all_of_it(
     declare: Declare, now: time_machine.Traveller
 ) -> None:
@@ -506,31 +375,14 @@ def test_one_that_cannot_be_declared_stops_no_other(
     assert (said.levelname, said.schedule) == ("ERROR", "broken")  # type: ignore[attr-defined]  # of the event
 
 
-def test_new_times_in_the_code_count_from_now_and_say_what_passed(
-    declare: Declare, now: time_machine.Traveller
-) -> None:
-    declare.task("clean", schedule=hipq.Cron("0 * * * *", "UTC"))(lambda: None)
-    declared.sync("default")
-    declare.forget_all()
-    declare.task("clean", schedule=hipq.Cron("30 * * * *", "UTC"))(lambda: None)
-    now.move_to(at(3.25))
-
-    declared.sync("default")
-
-    run = ScheduleRun.objects.get()
-    assert (run.kind, run.reason, run.due_time) == ("skipped", "edited", at(1))
-    assert (run.until, run.count, row("clean").next_time) == (at(3), 3, at(3.5))
-
-
 OF_BEFORE = None
 """What a worker of a release says of its schedules that did not write them."""
 
 
 @pytest.mark.parametrize(
     ("began", "declares", "retired"),
-    [(-9, ["clean"], 0), (1, ["clean"], 0), (-9, ["other"], 1), (-9, [], 1), (1, [], 1),
-     (-9, OF_BEFORE, 0), (1, OF_BEFORE, 1)],
-)  # fmt: skip
+    [(-9, ["clean"], 0), (1, ["other"], 1), (-9, OF_BEFORE, 0), (1, OF_BEFORE, 1)],
+)
 def test_what_no_live_worker_declares_is_retired_and_comes_back(
     declare: Declare,
     now: time_machine.Traveller,
@@ -653,25 +505,6 @@ def test_a_strict_worker_fires_what_only_the_code_of_others_declares(
     assert len(hipq.backfill("hourly", at(-3), at(-1))) == 2
 
 
-def test_a_worker_of_another_release_fires_what_its_own_code_does_not_take(
-    declare: Declare, now: time_machine.Traveller, django_capture_on_commit_callbacks: Any
-) -> None:
-    """It is a job for a worker whose code takes it; the row of its type still says so."""
-    report = declare.task("report")(lambda shop, region: None)
-    hipq.schedule("report", report.new("acme", "eu"), hipq.Cron("0 * * * *", "UTC"))
-    signature = JobType.objects.get().signature
-    declare.forget_all()
-    declare.task("report")(lambda shop: None)
-    now.move_to(at(1))
-
-    with django_capture_on_commit_callbacks(execute=True):
-        fire()
-
-    assert row("report").problem == "NONE"
-    assert Job.objects.get().job_data == {"shop": "acme", "region": "eu"}
-    assert JobType.objects.get().signature == signature
-
-
 def test_a_sensitive_value_of_two_lines_is_masked_before_one_line_is_shown(
     declare: Declare,
     now: time_machine.Traveller,
@@ -704,40 +537,3 @@ def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Travel
 
     statements = [query for query in queries if "SAVEPOINT" not in query["sql"]]
     assert len(statements) <= 12
-
-
-@pytest.mark.parametrize(
-    ("seconds_each", "due", "pause"),
-    [
-        (0.0, None, LOOK_SECONDS),
-        (0.4, None, 4.0),
-        (30.0, None, 5.0),
-        (0.4, timedelta(seconds=2), 2.0),
-        (0.4, timedelta(0), 0.0),
-    ],
-)
-def test_looks_take_a_tenth_of_the_time_at_most_and_delay_no_known_due_time(
-    seconds_each: float,
-    due: timedelta | None,
-    pause: float,
-    hourly: Any,
-    now: time_machine.Traveller,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if due is not None:
-        hourly()
-        Schedule.objects.update(next_time=NOON + due)
-    moment = 100.0
-    monkeypatch.setattr(firing_module, "time", SimpleNamespace(monotonic=lambda: moment))
-    firing = Firing(get_instance())
-    look = firing._next_time
-
-    def slow(now: datetime) -> datetime | None:
-        nonlocal moment
-        moment += seconds_each
-        return look(now)
-
-    monkeypatch.setattr(firing, "_next_time", slow)
-    firing.run()
-    assert firing.due_at == pytest.approx(moment + pause)
-    assert firing.wake_at == (inf if due is None else firing.due_at)

@@ -292,12 +292,6 @@ def test_past_due_times_are_made_up_for_once_and_in_turn(now: time_machine.Trave
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
 
 
-def test_of_few_due_times_no_others_are_looked_for() -> None:
-    hipq.schedule("s", ECHO, hipq.Every(days=3_650))
-
-    assert len(hipq.backfill("s", at(-24 * 365 * 20), at(0))) in {2, 3}
-
-
 def test_the_clock_of_who_backfills_until_now_may_be_a_little_ahead() -> None:
     hipq.schedule("s", ECHO, HOURLY)
 
@@ -425,37 +419,3 @@ def test_a_backfill_knows_both_passes_of_a_repeated_hour() -> None:
     assert [job.due_time.astimezone(UTC) for job in made if job.due_time] == HOURS
     assert [job.due_time.tzinfo for job in made if job.due_time] == 4 * [PARIS]
     assert list(Job.objects.order_by("pk").values_list("due_time", flat=True)) == HOURS
-
-
-def test_what_is_caught_up_knows_both_passes_too(now: time_machine.Traveller) -> None:
-    now.move_to(HOURS[0] - timedelta(minutes=30))
-    spec = hipq.Cron("*/30 * * * *", "Europe/Paris", overlap="allow", catch_up="all")
-    hipq.schedule("often", ECHO, spec)
-    now.move_to(HOURS[-1])
-
-    fire()
-
-    found = list(Job.objects.order_by("pk").values_list("due_time", flat=True))
-    assert found == [HOURS[0] + n * timedelta(minutes=30) for n in range(7)]
-
-
-def test_jobs_of_one_batch_are_due_in_their_own_pass() -> None:
-    passes = [datetime(2100, 10, 31, 2, 30, tzinfo=PARIS, fold=fold) for fold in (0, 1)]
-
-    hipq.enqueue_many(hipq.NewJob("echo", scheduled_run_time=moment) for moment in passes)
-
-    times = Job.objects.order_by("pk").values_list("scheduled_run_time", flat=True)
-    assert list(times) == [moment.astimezone(UTC) for moment in passes]
-
-
-@pytest.mark.parametrize("day", ["2024-10-27", "2024-03-31"])
-def test_a_start_that_the_clocks_repeat_or_skip_is_no_change(
-    day: str, now: time_machine.Traveller
-) -> None:
-    wall = datetime.fromisoformat(f"{day} 02:30").replace(tzinfo=ZoneInfo("Europe/Paris"))
-    spec = hipq.Every(hours=1, start_time=wall)
-    hipq.schedule("s", ECHO, spec)
-    now.shift(timedelta(hours=2))
-    hipq.schedule("s", ECHO, spec)
-
-    assert kinds() == []
