@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from django.db import connections
 
 from hipq_django import signals
 from hipq_django.conf.instances import get_instance
@@ -114,33 +114,15 @@ def captured_signals(*, instance: str = DEFAULT) -> Iterator[list[Sent]]:
     receivers = {name: _receiver(name, sent) for name in names}
     for name, receiver in receivers.items():
         getattr(signals, name).connect(receiver, weak=False)
+    using = get_instance(instance).database
+    waiting = [entry[1] for entry in connections[using].run_on_commit]
     try:
-        with _calling_what_waits(get_instance(instance).database):
-            yield sent
+        yield sent
+        # Django's own `captureOnCommitCallbacks` leaves waiting what it has called.
+        call_what_waits_for_commit(using, besides=waiting)
     finally:
         for name, receiver in receivers.items():
             getattr(signals, name).disconnect(receiver)
-
-
-@contextmanager
-def _calling_what_waits(using: str) -> Iterator[None]:
-    """Call at the end of the block what waits for the commit since its beginning, once.
-
-    Django's own `captureOnCommitCallbacks` leaves it waiting, and counts what was there before,
-    which may be called within the block.
-    """
-
-    def since() -> None:
-        """Mark the place where the block began."""
-
-    connection = connections[using]
-    transaction.on_commit(since, using=using)
-    try:
-        yield
-    finally:
-        call_what_waits_for_commit(using, since)
-        waiting = connection.run_on_commit
-        connection.run_on_commit = [each for each in waiting if each[1] is not since]
 
 
 def _receiver(name: str, sent: list[Sent]) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import inf
 from typing import Any
@@ -391,33 +391,31 @@ def told(job: Job) -> str:
     return " ".join(filter(None, [state, reasons, error]))
 
 
-def call_what_waits_for_commit(using: str, since: Callable[[], None] | None = None) -> int:
+def call_what_waits_for_commit(using: str, besides: Collection[Callable[[], object]] = ()) -> int:
     """Call what the current transaction would call after its commit, which a test never makes.
 
-    Only what came behind the callback `since`, if that waits there itself. What is called waits no
-    more. Return how many were called.
+    What is called waits no more; the callbacks `besides` wait on. Return how many were called.
     """
-    connection, called = connections[using], 0
+    connection, called, kept = connections[using], 0, {id(callback) for callback in besides}
     while connection.in_atomic_block:
         waiting = connection.run_on_commit
-        start = next((i for i, (_, call, *_) in enumerate(waiting, 1) if call is since), 0)
-        connection.run_on_commit, last = waiting[:start], waiting[start:]
-        if not last:
+        due: list[Any] = [entry for entry in waiting if id(entry[1]) not in kept]
+        connection.run_on_commit = [entry for entry in waiting if id(entry[1]) in kept]
+        if not due:
             break
-        called += len(last)
-        for entry in last:
-            callback, is_robust = entry[1], any(entry[2:])
-            with _logged(callback) if is_robust else nullcontext():
-                callback()
+        called += len(due)
+        for _, callback, is_robust in due:
+            _call(callback, is_robust=is_robust)
     return called
 
 
-@contextmanager
-def _logged(callback: object) -> Iterator[None]:
-    """Log what a callback raises that Django calls with robust=True; it goes on after that."""
+def _call(callback: Callable[[], object], *, is_robust: bool) -> None:
+    """Call as Django does after a commit: what a robust callback raises is logged."""
     try:
-        yield
+        callback()
     except Exception:
+        if not is_robust:
+            raise
         logger.exception("Error calling %r in on_commit()", callback)
 
 

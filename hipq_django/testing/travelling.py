@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import Count, Exists, Min, OuterRef, Q
+from django.db.models import Count, Min, Q
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
 from hipq_django.testing.running import TIMEOUT, Session
@@ -104,25 +102,9 @@ def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:
     """Return when something happens by itself after `now`, and when to look again."""
     config = session.config
     moments = [session.firing.next_time, partners.next_answer()]
-    if _first_live(config.name, config.database):  # mostly there is none
-        moments += _events_of(_live(config.name, config.database), now, step)
+    live = Job.objects.using(config.database).filter(queue__instance=config.name).live()
+    moments += _events_of(live, now, step)
     return [moment for moment in moments if moment is not None and moment > now]
-
-
-def _live(instance: str, using: str) -> JobQuerySet:
-    return Job.objects.using(using).filter(queue__instance=instance).live()
-
-
-@built_once
-def _first_live(instance: str, using: str) -> Any:
-    """Return a queue with jobs to which something may happen.
-
-    By the indexes of both states: no index has all live jobs, and the final ones grow many.
-    """
-    jobs = Job.objects.using(using).filter(queue=OuterRef("pk")).order_by()
-    queues = Queue.objects.using(using).filter(instance=instance).order_by()
-    found = queues.filter(Exists(jobs.waiting()) | Exists(jobs.running()))
-    return found.values_list("pk", flat=True)[:1]
 
 
 def _events_of(live: JobQuerySet, now: datetime, step: timedelta) -> list[datetime | None]:

@@ -29,12 +29,6 @@ def test_a_job_has_run_when_enqueue_returns_until_the_block_ends() -> None:
     assert outcome_of(hipq.enqueue("echo")) == "NONE"
 
 
-def test_many_have_run_when_enqueue_many_returns() -> None:
-    with testing.immediate():
-        jobs = hipq.enqueue_many([hipq.NewJob("echo", 1), hipq.NewJob("echo", 2)])
-        assert [outcome_of(job) for job in jobs] == ["succeeded"] * 2
-
-
 def test_what_a_job_enqueues_runs_after_it(declare: Declare) -> None:
     order = []
 
@@ -75,37 +69,6 @@ def test_what_follows_a_job_runs_after_it_with_its_result(declare: Declare) -> N
 
     assert [testing.assert_finished(job).result for job in jobs] == [1, 3, 6]
     assert Job.objects.get(batch=None, job_data={"number": 10}).result == 19
-
-
-def test_what_follows_a_batch_whose_member_has_failed_does_not_run(declare: Declare) -> None:
-    @declare("refused")
-    def refused(job: Job) -> None:
-        raise ValueError("no")
-
-    then, always = hipq.NewJob("echo", "then"), hipq.NewJob("echo", "always")
-    with testing.immediate(raise_errors=False), hipq.batch(then=then, always=always) as batch:
-        batch.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("refused")])
-
-    ends = {job.job_data: job for job in Job.objects.filter(batch=None)}
-    assert {data: job.outcome for data, job in ends.items()} == {
-        "then": "cancelled",
-        "always": "succeeded",
-    }
-    assert ends["then"].error == f"{batch} has 1 job without success, which this job was to follow"
-
-
-def test_what_follows_a_job_that_fails_or_is_for_later_does_not_run(declare: Declare) -> None:
-    @declare("fails", retry=hipq.Never())
-    def fails(job: Job) -> Any:
-        raise OSError("the disk is full")
-
-    with testing.immediate(raise_errors=False):
-        _, after_failure = hipq.chain(hipq.NewJob("fails"), hipq.NewJob("echo", 2))
-        later = hipq.enqueue("echo", 1, delay=60)
-        after_later = hipq.enqueue("echo", 2, after=[later])
-
-    assert outcome_of(after_failure) == "cancelled"
-    assert outcome_of(after_later) == "NONE"
 
 
 def test_only_jobs_of_the_queues_that_are_given_run(declare: Declare) -> None:

@@ -29,7 +29,6 @@ from hipq_django.models import Answer, Job, Queue
 from hipq_django.scheduler import polling
 from hipq_django.signals import job_finished
 from hipq_django.testing import HipqTestCase
-from hipq_django.testing.running import Session
 from tests.conftest import ROOT
 from tests.declaring import Declare
 from tests.integration.conftest import ConfigureQueue
@@ -70,13 +69,6 @@ def test_enqueued_jobs_are_listed_oldest_first() -> None:
     testing.refute_enqueued("echo", priority=6)
 
 
-def test_what_should_not_be_enqueued_is_shown() -> None:
-    hipq.enqueue("echo", {"order": 7})
-
-    with pytest.raises(AssertionError, match=r"enqueued with 'echo': job \d+ {'order': 7}"):
-        testing.refute_enqueued("echo")
-
-
 def test_what_is_not_enqueued_names_the_jobs_of_the_type_and_what_holds_them(
     declare: Declare,
 ) -> None:
@@ -93,14 +85,6 @@ def test_what_is_not_enqueued_names_the_jobs_of_the_type_and_what_holds_them(
     assert second.startswith(f"  {waiting[0]} {{'card': '•••'}}: it is initial. It is scheduled")
     assert len(others) == 4
     assert "4711" not in str(caught.value)
-
-
-def test_an_ended_job_is_named_if_no_other_is(declare: Declare) -> None:
-    declare("note")(lambda job: None)
-    job = testing.run_job(hipq.enqueue("note", job_key="a"))
-
-    with pytest.raises(AssertionError, match=rf"job {job.pk} \(a\) {{}}: it is final"):
-        testing.assert_enqueued("note", job_key="a")
 
 
 def test_fields_are_asked_for_as_django_names_them() -> None:
@@ -168,20 +152,6 @@ def test_a_task_is_asked_for_by_itself(declare: Declare) -> None:
     testing.drain()
     results = Job.objects.order_by("pk").values_list("result", flat=True)
     assert {"asked", "paid"} <= set(results)
-
-
-def test_a_task_of_another_instance_is_looked_for_there(
-    declare: Declare, settings: Settings
-) -> None:
-    settings.HIPQ = {"default": {}, "other": {}}
-    send = hipq.task(name="send", instance="other")(lambda: None)
-    try:
-        job = send.enqueue()
-
-        assert testing.assert_enqueued(send) == job
-        assert testing.assert_enqueued(send, instance="other") == job
-    finally:
-        forget(send)
 
 
 def test_jobs_of_a_former_name_are_found(declare: Declare) -> None:
@@ -282,17 +252,6 @@ class SignalsTest(TestCase):
         assert after == [2, 1, 0]
         assert not Job.objects.live().exists()
 
-    def test_jobs_that_enqueue_each_other_behind_commits_without_end_are_named(self) -> None:
-        def enqueue_another(job: Job, **_: Any) -> None:
-            transaction.on_commit(lambda: hipq.enqueue("echo"))
-
-        job_finished.connect(enqueue_another)
-        self.addCleanup(job_finished.disconnect, enqueue_another)
-        hipq.enqueue("echo")
-
-        with pytest.raises(testing.NotDrainedError, match="the next one of type 'echo'"):
-            testing.drain(commit=True, timeout=0.2)
-
     def test_what_was_called_at_the_end_of_the_block_is_not_called_again(self) -> None:
         called: list[int] = []
         transaction.on_commit(lambda: called.append(0))
@@ -303,23 +262,6 @@ class SignalsTest(TestCase):
         testing.drain(commit=True)
         assert called == [1, 0]
         assert connection.run_on_commit == []
-
-    def test_signals_behind_a_commit_within_the_block_are_captured(self) -> None:
-        for _ in range(5):
-            transaction.on_commit(lambda: None)
-        with testing.captured_signals() as sent:
-            testing.drain(commit=True)
-            hipq.enqueue("echo")
-
-        assert [name for name, _ in sent] == ["job_enqueued"]
-
-    def test_a_robust_callback_that_raises_stops_no_other(self) -> None:
-        called: list[int] = []
-        with self.assertLogs("django.test", "ERROR"), testing.captured_signals():
-            transaction.on_commit(lambda: called.append(1 // 0), robust=True)
-            transaction.on_commit(lambda: called.append(1))
-
-        assert called == [1]
 
 
 # One job
@@ -398,16 +340,6 @@ def test_one_job_is_decided_about_beside_others_that_are_not(declare: Declare) -
     assert [fresh_of(job).state for job in jobs] == ["error", "final"]
 
 
-def test_one_job_without_code_does_not_run(declare: Declare) -> None:
-    other = hipq.enqueue("echo")
-    job = hipq.enqueue("made_up")
-
-    with pytest.raises(AssertionError, match=r"did not run: it is initial.*made_up"):
-        testing.run_job(job)
-
-    assert fresh_of(other).attempt == 0
-
-
 # Time
 
 
@@ -464,22 +396,6 @@ ASIDE = ("SAVEPOINT", "RELEASE", "UPDATE hipq_queue SET paused = paused", "SELEC
 """How statements begin that belong to transactions."""
 
 
-def test_what_becomes_due_behind_the_last_look_is_not_passed_over(
-    declare: Declare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare("note")(lambda job: None)
-    hipq.schedule("hourly", hipq.NewJob("note"), "0 * * * *")
-    run_due, pauses = Session.run_due, [timedelta(hours=1)]
-
-    def run_slowly(session: Session) -> None:
-        run_due(session)
-        clock.shift(pauses.pop() if pauses else timedelta())
-
-    monkeypatch.setattr(Session, "run_due", run_slowly)
-
-    assert testing.run_for(hours=24) == 24
-
-
 def test_a_throttler_that_holds_is_asked_again_however_slow_that_is(
     declare: Declare, configure_queue: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,23 +417,6 @@ def test_travelling_moves_the_clock_for_a_block() -> None:
         assert clock.now("default") - before < timedelta(days=3, minutes=1)
 
     assert clock.now("default") - before < timedelta(minutes=1)
-
-
-def test_travelling_begins_and_ends_where_the_clock_stands() -> None:
-    with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
-        begin = clock.now("default")
-        testing.run_for(hours=1)
-        moved = [clock.now("default") - begin]
-        with testing.travel(days=1):
-            moved.append(clock.now("default") - begin)
-            with testing.travel(days=1):
-                moved.append(clock.now("default") - begin)
-            moved.append(clock.now("default") - begin)
-        moved.append(clock.now("default") - begin)
-    testing.reset()
-
-    hour, day = timedelta(hours=1), timedelta(days=1)
-    assert moved == [hour, hour + day, hour + 2 * day, hour + day, hour]
 
 
 def test_moments_in_the_past_and_naive_ones_are_refused() -> None:
@@ -645,15 +544,6 @@ def test_a_partner_answers_parts(declare: Declare) -> None:
     testing.assert_finished(job, result={"front": 1, "back": 2})
 
 
-@pytest.mark.urls("django.conf.urls.i18n")
-def test_urls_without_callbacks_are_named(sell: str) -> None:
-    testing.partner("sell")
-    hipq.enqueue("sell")
-
-    with pytest.raises(hipq.ConfigurationError, match=r"include\(\"hipq_django.urls\"\)"):
-        testing.drain()
-
-
 # How it is used
 
 
@@ -689,21 +579,6 @@ def test_what_a_test_declares_ends_with_it(
 
 def test_what_the_test_before_declared_is_gone() -> None:
     assert get_declared("default", "before") is None
-
-
-@pytest.mark.django_db(databases=["default", "other"])
-def test_partners_answer_jobs_of_two_databases_with_the_same_id(
-    declare: Declare, hipq_jobs: Any
-) -> None:
-    for instance in ("default", "other"):
-        asked = declare("ask_there", instance=instance)(lambda job: hipq.WAIT)
-        asked.enqueue()
-        Job.objects.using(instance).update(id=4711)
-        hipq_jobs.partner("ask_there", f"from {instance}", instance=instance)
-        hipq_jobs.run_due_jobs(instance=instance)
-
-    results = [Job.objects.using(using).get(pk=4711).result for using in ("default", "other")]
-    assert results == ["from default", "from other"]
 
 
 def test_a_mixin_that_would_not_be_set_up_is_refused() -> None:
@@ -824,12 +699,6 @@ def run_pytest(folder: Path, files: dict[str, str]) -> str:
 @pytest.mark.processes
 def test_a_misspelt_name_is_an_error_whatever_test_comes_first(tmp_path: Path) -> None:
     assert " 2 passed" in run_pytest(tmp_path, ANOTHER_PROJECT)
-
-
-@pytest.mark.nightly
-@pytest.mark.processes
-def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
-    assert " 1 passed" in run_pytest(tmp_path, {"test_one.py": "def test_one():\n    pass\n"})
 
 
 def test_a_job_that_does_nothing_asks_little(

@@ -7,7 +7,6 @@ import logging
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,9 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase
 
 import hipq_django as hipq
-from hipq_django import extensions
 from hipq_django.database import clock
 from hipq_django.dependencies import unholding
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Job, Worker
 from hipq_django.testing import (
     BrokenTransactionError,
     NotDrainedError,
@@ -30,8 +28,6 @@ from hipq_django.testing import (
     immediate,
     run_due_jobs,
     run_for,
-    run_job,
-    run_until,
 )
 from hipq_django.testing.running import Session
 from tests.concurrency.test_duties import Process
@@ -55,26 +51,6 @@ class InATestCase(TestCase):
         assert job.outcome == "succeeded"
 
 
-@pytest.mark.parametrize(("has_follower", "admitted"), [(False, [1, 0]), (True, [1, 0, 1, 0, 0])])
-def test_without_companions_few_passes_find_nothing(
-    has_follower: bool, admitted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One runs a job and one writes it. Where there are links, one more looks for followers."""
-    monkeypatch.setattr(extensions, "companions", dict)
-    monkeypatch.setattr("hipq_django.scheduler.companions.companions", dict)
-    job = hipq.enqueue("echo")
-    if has_follower:
-        hipq.enqueue_many([hipq.NewJob("echo", after=[job])])
-
-    with Session() as session:
-        passes, run_once = [], session.scheduler.run_once
-        monkeypatch.setattr(session.scheduler, "run_once", lambda: passes.append(run_once()))
-        session.run_due()
-
-    assert passes == admitted
-    assert not Job.objects.live().exists()
-
-
 def test_what_a_handler_raised_is_raised_with_its_own_lines(declare: Declare) -> None:
     def charge(job: Job) -> None:
         raise ValueError(job.job_data)
@@ -92,44 +68,6 @@ def test_what_a_handler_raised_is_raised_with_its_own_lines(declare: Declare) ->
     assert "run_due_jobs(raise_errors=False)" in notes
     good.refresh_from_db()
     assert good.outcome == "succeeded"
-
-
-MINUTE = timedelta(minutes=1)
-
-
-def charge_in_a_block() -> None:
-    with immediate():
-        hipq.enqueue("charge")
-        hipq.enqueue("charge")
-
-
-def charge_during(run: Callable[[], object]) -> None:
-    hipq.enqueue_many([hipq.NewJob("charge")] * 2)
-    run()
-
-
-@pytest.mark.usefixtures("hipq_jobs")  # puts the clock back
-@pytest.mark.parametrize(
-    ("verb", "run"),
-    [
-        ("run_for", partial(charge_during, lambda: run_for(minutes=1))),
-        ("run_until", partial(charge_during, lambda: run_until(clock.now("default") + MINUTE))),
-        ("immediate", charge_in_a_block),
-        ("run_job", lambda: run_job(hipq.enqueue("charge"))),
-    ],
-    ids=["run_for", "run_until", "immediate", "run_job"],
-)
-def test_the_notes_name_what_the_test_has_called(
-    declare: Declare, verb: str, run: Callable[[], object]
-) -> None:
-    declare("charge", retry=hipq.Never())(lambda job: 1 / 0)
-
-    with pytest.raises(ZeroDivisionError) as raised:
-        run()
-
-    notes = raised.value.__notes__
-    assert all(note.startswith(f"{verb}: ") for note in notes)
-    assert f"call {verb}(raise_errors=False)" in notes[-1]
 
 
 def test_what_a_retry_handler_raised_is_raised_too(declare: Declare) -> None:
@@ -175,17 +113,6 @@ def test_what_a_job_with_sensitive_fields_raised_is_masked(declare: Declare) -> 
     assert raised.traceback[-1].name == "charge"
 
 
-def test_an_order_that_a_job_changes_is_the_order_of_the_others(declare: Declare) -> None:
-    declare("follows")(lambda job: Queue.objects.update(order="priority"))
-    later = hipq.enqueue("follows", priority=7, delay=60)
-    hipq.enqueue("follows")
-
-    assert run_due_jobs() == 1
-
-    later.refresh_from_db()
-    assert later.rank == Queue.objects.get().ordering.rank(later.scheduled_run_time, 7)
-
-
 def test_no_worker_is_left_behind() -> None:
     hipq.enqueue("echo")
     run_due_jobs()
@@ -211,15 +138,10 @@ def test_an_error_of_the_scheduler_is_not_hidden(
 # assert_enqueued
 
 
-def test_no_job_at_all_says_so() -> None:
+def test_another_number_of_jobs_than_one_is_said() -> None:
     with pytest.raises(AssertionError, match="no job enqueued with 'ask'; there is no job of type"):
         assert_enqueued("ask")
-
-
-def test_two_jobs_are_one_too_many() -> None:
-    hipq.enqueue("ask")
-    hipq.enqueue("ask")
-
+    hipq.enqueue_many([hipq.NewJob("ask")] * 2)
     with pytest.raises(AssertionError, match="2 jobs enqueued with 'ask'"):
         assert_enqueued("ask")
 
@@ -234,20 +156,6 @@ def test_a_chain_longer_than_a_page_of_the_sweep_runs_to_its_end(
     assert run_due_jobs() == 50
 
     assert hipq.get_result(jobs[-1].pk) == 49
-
-
-def test_held_jobs_behind_a_page_that_cannot_go_on_are_found(declare: Declare) -> None:
-    """No job that this test runs ends what they wait for: only the sweep can find them."""
-    step = declare.task("step")(lambda: None)
-    later, before = step.using(delay=3_600).enqueue(), step.using(delay=3_600).enqueue()
-    hipq.enqueue_many(step.using(after=[later]).new() for _ in range(500))
-    last = step.using(after=[before]).enqueue()
-    hipq.cancel(before)
-
-    run_due_jobs()
-
-    last.refresh_from_db()
-    assert last.outcome == "cancelled"
 
 
 @pytest.fixture
@@ -287,23 +195,6 @@ def test_a_job_that_enqueues_itself_for_ever_is_told(declare: Declare, frozen: b
     assert not Worker.objects.exists()
 
 
-def test_a_job_that_is_tried_again_for_ever_is_told_with_its_error(
-    declare: Declare, passing: Passing
-) -> None:
-    @declare("charge", retry=hipq.Fixed(0, max_attempts=10**9))
-    def charge(job: Job) -> None:
-        passing.seconds += 20
-        raise ZeroDivisionError("division by zero")
-
-    hipq.enqueue("charge")
-
-    with pytest.raises(NotDrainedError, match="or is it tried again, without end") as raised:
-        run_due_jobs(timeout=60)
-
-    [note] = raised.value.__notes__
-    assert note == "run_due_jobs: a handler raised ZeroDivisionError: division by zero"
-
-
 @pytest.mark.usefixtures("hipq_jobs")  # puts the clock back
 def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(
     declare: Declare, passing: Passing
@@ -334,20 +225,6 @@ def test_jobs_that_end_are_not_held_against_a_test_however_long_they_take(
     hipq.enqueue("long")
 
     assert run_due_jobs(timeout=60) == 1
-
-
-def test_what_a_new_job_makes_due_when_the_time_is_over_does_not_run(
-    declare: Declare, passing: Passing
-) -> None:
-    @declare("long")
-    def long(job: Job) -> None:
-        passing.seconds += 100
-        hipq.enqueue("echo")
-
-    with immediate(timeout=60), pytest.raises(NotDrainedError, match="of type 'echo'"):
-        hipq.enqueue("long")
-
-    assert Job.objects.waiting().get().job_type.name == "echo"
 
 
 # Errors of the database, in the one transaction of a test
