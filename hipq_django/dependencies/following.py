@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import chain
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from hipq_django.conf.instances import get_instances
 from hipq_django.database.locks import locked
 from hipq_django.dependencies.needs import links_of, needs_of_jobs
 from hipq_django.dependencies.unholding import any_links, unhold_or_cancel
@@ -38,7 +37,7 @@ def following(wanted: Sequence[NewJob], instance: str, using: str) -> list[Follo
 
     Raise `InvalidJobError` if one could never begin.
     """
-    named = [(new, _checked_on(new), _checked_after(new, using)) for new in wanted]
+    named = [(new, _checked_on(new), _checked_after(new)) for new in wanted]
     known = dict(chain.from_iterable(ids.items() for _, _, ids in named))
     found = needs_of_jobs(known, instance, using)
     for new, _, ids in named:
@@ -67,7 +66,7 @@ def _checked_on(new: NewJob) -> str:
     return on
 
 
-def _checked_after(new: NewJob, using: str) -> dict[int, datetime | None]:
+def _checked_after(new: NewJob) -> dict[int, datetime | None]:
     """Return the ids of the jobs, each with when it was created, where that is known."""
     if new.after is None:
         return {}
@@ -77,11 +76,7 @@ def _checked_after(new: NewJob, using: str) -> dict[int, datetime | None]:
         raise InvalidJobError(
             f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
         )
-    elsewhere = {config.database for config in get_instances()} - {using}
-    ids = {
-        _id_of(new, job, elsewhere): job.create_time if isinstance(job, Job) else None
-        for job in after
-    }
+    ids = {_id_of(new, job): job.create_time if isinstance(job, Job) else None for job in after}
     if len(ids) > MAX_AFTER:
         raise InvalidJobError(
             f"{new.job_type}: after names {len(ids):,} jobs, and at most {MAX_AFTER:,} are taken; "
@@ -90,20 +85,10 @@ def _checked_after(new: NewJob, using: str) -> dict[int, datetime | None]:
     return ids
 
 
-def _id_of(new: NewJob, job: object, elsewhere: Collection[str]) -> int:
-    """Return the id of a job, which is not one of the other databases that instances have.
-
-    There its id is that of another job. It may have been read from a replica.
-    """
-    if isinstance(job, Job) and job.pk is not None:
-        if job.using in elsewhere:
-            raise InvalidJobError(
-                f"{new.job_type}: after names {job} of database {job.using!r}, which belongs to "
-                "another instance; a job can only come after jobs of its own instance."
-            )
-        return job.pk
-    if is_id(job):
-        return job
+def _id_of(new: NewJob, job: object) -> int:
+    pk = job.pk if isinstance(job, Job) else job
+    if is_id(pk):
+        return pk
     raise InvalidJobError(
         f"{new.job_type}: after names {job!r:.100}; give jobs that are enqueued, or their ids."
     )
