@@ -55,12 +55,7 @@ def complete(
     that is given; the job is settled once all have come. Return the stored answer; its `status`
     says what became of it.
     """
-    kind = Answer.Kind.RESPONSE
-    if isinstance(job, Job):
-        return _receive_for(job, kind, response, message_id, part)
-    check_declared(instance, job.job_type, job.verb)
-    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
-    return receive_one(answer, kind, response, instance)
+    return _receive(job, Answer.Kind.RESPONSE, response, message_id, part, instance)
 
 
 @verb
@@ -76,16 +71,26 @@ def fail(
 
     `error` is text or JSON. The rest is as for `complete`.
     """
-    kind = Answer.Kind.ERROR
-    if isinstance(job, Job):
-        return _receive_for(job, kind, error, message_id, part)
-    check_declared(instance, job.job_type, job.verb)
-    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
-    return receive_one(answer, kind, error, instance)
+    return _receive(job, Answer.Kind.ERROR, error, message_id, part, instance)
 
 
 acomplete = twin(complete)
 afail = twin(fail)
+
+
+def _receive(
+    job: Job | Keyed,
+    kind: str,
+    payload: Any,
+    message_id: str | None,
+    part: str | None,
+    instance: str,
+) -> Answer:
+    if isinstance(job, Job):
+        return _receive_for(job, kind, payload, message_id, part)
+    check_declared(instance, job.job_type, job.verb)
+    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
+    return receive_one(answer, kind, payload, instance)
 
 
 def receive_one(answer: NewAnswer, kind: str, payload: Any, instance: str) -> Answer:

@@ -8,7 +8,6 @@ not the message's fault, such as an outage or a missing migration, it stays with
 from __future__ import annotations
 
 import base64
-import codecs
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,37 +96,28 @@ def _kept(received: Received) -> dict[str, Any]:
     """Return what is kept of a message: its content, up to a maximum size."""
     headers = list(dict(received.headers or {}).items())[:MAX_KEPT_HEADERS]
     return {
-        **_kept_bytes("body", _bytes(received.body), MAX_KEPT_BYTES),
-        **_kept_bytes("key", _bytes(received.key), MAX_KEPT_CHARS),
+        **_kept_bytes("body", received.body, MAX_KEPT_BYTES),
+        **_kept_bytes("key", received.key, MAX_KEPT_CHARS),
         "headers": {_text(name): _text(value) for name, value in headers},
     }
 
 
-def _bytes(data: object) -> bytes:
-    """Return what a source has given as bytes; whatever it is, the message must be kept."""
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    return b"" if data is None else str(data).encode(errors="replace")
+def _kept_bytes(name: str, data: object, limit: int) -> dict[str, Any]:
+    """Return content as text if databases can store it so, else in base64; if cut, its length too.
 
-
-def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
-    """Return the bytes as text if they are text, else in base64; if cut, with their length."""
-    start = data[:limit]
-    kept: dict[str, Any] = {name: _decoded(start, cut=len(data) > limit)}
-    if kept[name] is None:
-        kept = {f"{name}_base64": base64.b64encode(start).decode()}
-    if len(data) > limit:
-        kept[f"{name}_bytes"] = len(data)
-    return kept
-
-
-def _decoded(data: bytes, *, cut: bool) -> str | None:
-    """Return the text, or None if databases cannot store it; cut text may end anywhere."""
+    Whatever a source has given as bytes, the message must be kept.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        data = b"" if data is None else str(data).encode(errors="replace")
+    start = bytes(data[:limit])
+    length = {f"{name}_bytes": len(data)} if len(data) > limit else {}
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
+        text = start.decode()
     except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
+        text = "\0"
+    if "\0" in text:
+        return {f"{name}_base64": base64.b64encode(start).decode(), **length}
+    return {name: text, **length}
 
 
 def _text(value: object) -> str:
