@@ -16,7 +16,6 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
-from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -228,17 +227,6 @@ def test_an_answer_waits_for_a_claim_that_is_not_committed(session: Session) -> 
 
 
 @pytest.mark.postgres
-def test_an_answer_to_a_job_that_is_being_cancelled_is_late(session: Session) -> None:
-    job = asked()
-    with transaction.atomic():
-        hipq.cancel(job)
-        answering = session.start(complete("paid"))
-        wait_until_blocked()
-
-    assert answering.result(30).status == "late"
-
-
-@pytest.mark.postgres
 def test_a_rolled_back_answer_leaves_the_job_to_the_next_one(session: Session) -> None:
     """T17."""
     job = asked()
@@ -254,25 +242,6 @@ def test_a_rolled_back_answer_leaves_the_job_to_the_next_one(session: Session) -
     job.refresh_from_db()
     assert job.result == "paid"
     other.close()
-
-
-@pytest.mark.postgres
-def test_the_response_handler_of_an_uncommitted_answer_does_not_run(
-    session: Session, declare: Declare
-) -> None:
-    charge = declare("charge")(lambda job: hipq.WAIT)
-    charge.on_response(lambda job, response: response)
-    job = charge.enqueue(job_key="k")
-    run_due_jobs()
-    session.begin()
-    session(lambda: hipq.complete("charge", "k", response="paid"))
-
-    during = run_due_jobs()
-    session.commit()
-
-    assert (during, run_due_jobs()) == (0, 1)
-    job.refresh_from_db()
-    assert job.result == "paid"
 
 
 @pytest.mark.postgres

@@ -64,41 +64,6 @@ def test_of_many_that_enqueue_the_same_arguments_one_creates_the_job(
         assert [found.conflict for found in results if isinstance(found, Job)].count(False) == 1
 
 
-@pytest.mark.parametrize("scope", KEY_FIELDS)
-def test_of_many_that_follow_the_same_job_all_get_one_that_follows_it(
-    declare: Declare, scope: Any
-) -> None:
-    """The links are there as soon as the job is: none is refused one that is being created."""
-    index = declare.task("index", unique=scope)(lambda shop: shop)
-    before = hipq.enqueue("ask")
-
-    results = run_together(*[lambda: index.using(after=[before]).enqueue("berlin")] * CLIENTS)
-
-    assert errors_of(results) == []
-    [job] = Job.objects.exclude(pk=before.pk)
-    assert set(results) == {job}
-    assert job.needs.get().needs_job == before
-
-
-@pytest.mark.parametrize("scope", KEY_FIELDS)
-def test_a_place_that_is_given_up_meanwhile_is_taken_by_one_of_many(
-    declare: Declare, scope: Any
-) -> None:
-    """Each gets a job that had the place at some moment, and no two have it at once."""
-    index = declare.task("index", unique=scope)(lambda shop: shop)
-    first = index.enqueue("berlin")
-
-    results = run_together(
-        lambda: hipq.cancel(first), *[lambda: index.enqueue("berlin")] * (CLIENTS - 1)
-    )
-
-    assert errors_of(results) == []
-    jobs = set(Job.objects.all())
-    assert {first} <= jobs
-    assert set(results) <= jobs
-    assert len(jobs) == 1 if scope == "kept" else len(jobs) <= 2
-
-
 def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(
     declare: Declare, rounds: int
 ) -> None:
@@ -160,22 +125,6 @@ def test_another_job_waits_if_the_one_that_was_found_starts_meanwhile(
     assert started == [[first]]
     assert not second.conflict
     assert Job.objects.get(state="initial") == second
-
-
-@pytest.mark.postgres
-def test_two_that_are_given_the_same_waiting_jobs_do_not_wait_for_each_other(
-    declare: Declare, session: Session
-) -> None:
-    index = declare.task("index", unique="waiting")(lambda shop: shop)
-    berlin, paris = index.enqueue("berlin"), index.enqueue("paris")
-
-    session.begin()
-    session(partial(index.enqueue, "berlin"))
-    with transaction.atomic():
-        index.enqueue("paris")
-        both = session(partial(index.enqueue, "paris")), index.enqueue("berlin")
-
-    assert both == (paris, berlin)
 
 
 def enqueue_again(index: Any, many: bool) -> list[Job]:

@@ -11,7 +11,7 @@ import hipq_django as hipq
 from hipq_django.answers import api
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidAnswerError
-from hipq_django.maintenance import early_answers, retention
+from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Job
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.factories import AnswerFactory
@@ -44,19 +44,6 @@ def test_one_answer_that_two_operators_match_settles_one_job(rounds: int) -> Non
         assert isinstance(error, InvalidAnswerError)
         assert len(settled()) == 1
         assert Answer.objects.get().job == Job.objects.get(outcome="succeeded")
-
-
-def test_one_job_that_two_answers_are_matched_to_takes_one_of_them(rounds: int) -> None:
-    for _ in range(rounds):
-        Job.objects.all().delete()
-        Answer.objects.all().delete()
-        job = asked("a")
-        lost = [AnswerFactory.create(status="unmatched", payload=n) for n in range(2)]
-
-        results: list[Any] = run_together(*[partial(api.assign, a, job.pk) for a in lost])
-
-        assert len(errors_of(results)) == 1
-        assert sorted(Answer.objects.values_list("status", flat=True)) == ["accepted", "unmatched"]
 
 
 def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for(rounds: int) -> None:
@@ -116,25 +103,6 @@ def test_a_claim_leaves_a_job_whose_early_answer_an_operator_is_matching(
     assert settled() == [("by hand", "paid")]
     own.refresh_from_db()
     assert (own.state, own.has_pending_answer) == ("running", False)
-
-
-@pytest.mark.postgres
-def test_maintenance_leaves_an_answer_that_was_just_matched(session: Session) -> None:
-    """To a job that has not run yet: the answer is early still, and has its job."""
-    own = asked("own")
-    chosen = hipq.enqueue("ask", job_key="by hand")
-    early = AnswerFactory.create(job_key="own")
-    session.begin()
-    session(partial(api.assign, early, chosen.pk))
-
-    meanwhile = early_answers.match_early(get_instance())
-    session.commit()
-
-    assert (meanwhile, early_answers.match_early(get_instance())) == (0, 0)
-    early.refresh_from_db()
-    own.refresh_from_db()
-    assert (early.status, early.job) == ("early", chosen)
-    assert own.state == "running"
 
 
 @pytest.mark.postgres

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection
 
 import hipq_django as hipq
 from hipq_django.models import Job, JobType, Queue
 from tests.concurrency.sessions import Session, wait_until_blocked
-from tests.factories import insert_copy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -45,23 +44,6 @@ def test_a_type_and_a_queue_that_go_while_a_job_is_enqueued_are_made_again(other
     assert JobType.objects.get() == Job.objects.get().job_type
 
 
-def test_many_jobs_whose_type_goes_meanwhile_are_refused_together(other: Session) -> None:
-    gone = hipq.enqueue("echo")
-    Job.objects.all().delete()
-    other.begin()
-    other(lambda: _delete("hipq_jobtype", gone.job_type_id))
-
-    with closing(Session()) as second:
-        made = second.start(lambda: hipq.enqueue_many([hipq.NewJob("echo")] * 3))
-        wait_until_blocked()
-        other.commit()
-        with pytest.raises(IntegrityError, match="has no queue or no type"):
-            made.result(timeout=30)
-
-    assert not Job.objects.exists()
-    assert len(hipq.enqueue_many([hipq.NewJob("echo")] * 3)) == 3
-
-
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("table", ["hipq_queue", "hipq_jobtype"])
 def test_what_a_job_that_is_being_enqueued_belongs_to_cannot_go(
@@ -79,14 +61,3 @@ def test_what_a_job_that_is_being_enqueued_belongs_to_cannot_go(
         other.commit()
         with pytest.raises(IntegrityError, match="is still needed by jobs"):
             deleted.result(timeout=30)
-
-
-def test_an_enqueue_that_has_checked_its_job_lets_others_be_checked_after_it() -> None:
-    with transaction.atomic():
-        job = hipq.enqueue("echo")
-        hipq.enqueue("echo", job_key="k")
-        with pytest.raises(hipq.DuplicateJobKeyError):
-            hipq.enqueue("echo", job_key="k")
-
-        with pytest.raises(IntegrityError, match="has no queue or no type"), transaction.atomic():
-            insert_copy(job, queue_id=999_999)

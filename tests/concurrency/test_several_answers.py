@@ -123,34 +123,3 @@ def all_but_one_came(scan: Scan) -> tuple[Job, HandWorker]:
     worker.run_pass()
     worker.execute()
     return job, worker
-
-
-def test_the_same_part_at_one_moment_is_accepted_once(scan: Scan) -> None:
-    job = scan.type.enqueue(job_key="k")
-    run_due_jobs()
-
-    results: list[Any] = run_together(*[complete("front")] * 3)
-
-    assert errors_of(results) == []
-    assert sorted(str(answer.status) for answer in results) == ["accepted"] + ["duplicate"] * 2
-    job.refresh_from_db()
-    assert (job.state, job.has_pending_answer) == ("running", False)
-
-
-def test_counted_answers_at_one_moment_are_handled_once(declare: Declare) -> None:
-    handled: list[Any] = []
-    vote = declare("vote", counted_answers=True)(lambda job: hipq.WAIT_FOR(3))
-    vote.on_response(lambda job, responses: handled.append(sorted(responses)))
-    vote.enqueue(job_key="k")
-    run_due_jobs()
-
-    results: list[Any] = run_together(
-        *[lambda n=n: hipq.complete("vote", "k", n) for n in range(4)]
-    )
-    run_due_jobs()
-
-    assert errors_of(results) == []
-    statuses = sorted(str(answer.status) for answer in results)
-    assert statuses == ["accepted"] * 3 + ["late"]
-    late = next(answer.payload for answer in results if answer.status == "late")
-    assert handled == [[n for n in range(4) if n != late]]

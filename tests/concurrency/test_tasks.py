@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from hipq_django.models import Job
 from hipq_django.signals import job_finished
-from hipq_django.tasks_backend.names import logger
 from tests.concurrency.conftest import Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.hand_worker import HandWorker
@@ -51,21 +49,6 @@ def test_a_task_whose_result_is_refused_is_told_as_a_failure(
     assert [r.status for r in finished] == ["FAILED"]
     assert result.status == "FAILED"
     assert finished[0].errors == result.errors
-
-
-def test_the_log_tells_of_a_task_whose_result_is_refused(
-    refuse: Refuse, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where nobody would have heard of its success."""
-    caplog.set_level(logging.WARNING, logger=logger.name)
-    result = tasks.tell.enqueue("x")
-    refuse(REFUSED)
-
-    HandWorker().work()
-
-    [record] = [record for record in caplog.records if record.name == logger.name]
-    assert result.id in record.getMessage()
-    assert "FAILED" in record.getMessage()
 
 
 @pytest.mark.usefixtures("beside")

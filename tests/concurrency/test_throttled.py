@@ -53,17 +53,6 @@ def test_a_job_that_changes_meanwhile_is_asked_about_again(
     assert second[0].throttle_factor == 7
 
 
-def test_a_job_that_is_cancelled_meanwhile_does_not_start(
-    session: Session, meanwhile: Callable[..., None]
-) -> None:
-    job = hipq.enqueue("echo")
-    meanwhile(lambda: session(lambda: hipq.cancel(Job.objects.get(pk=job.pk))))
-
-    assert HandWorker().run_pass() == []
-    job.refresh_from_db()
-    assert job.outcome == "cancelled"
-
-
 def test_a_job_that_somebody_has_locked_is_left(
     session: Session, meanwhile: Callable[..., None]
 ) -> None:

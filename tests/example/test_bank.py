@@ -100,21 +100,6 @@ def ask(bank: Bank, site: Site, number: int, amount: str = "25") -> int:
 # What the bank does for an order
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_ten_orders_in_a_row_show_all_the_bank_can_do(seed: int) -> None:
-    drawn = {behaviour_of(payment(number), seed) for number in range(70, 80)}
-
-    assert drawn == set(Behaviour)
-
-
-def test_what_the_bank_does_is_decided_by_order_and_seed() -> None:
-    first, second, other = (
-        [behaviour_of(payment(number), seed) for number in range(100)] for seed in (1, 1, 2)
-    )
-
-    assert first == second != other
-
-
 @pytest.mark.parametrize(
     ("behaviour", "first", "second"),
     [
@@ -131,12 +116,6 @@ def test_the_bank_answers_later(
         assert list(site.next_callback()) == [kind]
 
 
-def test_an_answer_may_come_twice(bank: Bank, site: Site) -> None:
-    ask(bank, site, order_that(Behaviour.PAYS_TWICE))
-
-    assert site.next_callback() == site.next_callback()
-
-
 def test_a_request_may_be_lost_and_is_answered_when_sent_again(bank: Bank, site: Site) -> None:
     lost = order_that(Behaviour.LOSES_ONCE)
     ask(bank, site, lost)
@@ -146,14 +125,6 @@ def test_a_request_may_be_lost_and_is_answered_when_sent_again(bank: Bank, site:
     ask(bank, site, lost)
 
     assert "response" in site.next_callback()
-
-
-def test_a_site_in_trouble_is_called_again(bank: Bank, site: Site) -> None:
-    site.statuses = [500]
-
-    ask(bank, site, order_that(Behaviour.PAYS))
-
-    assert site.next_callback() == site.next_callback()
 
 
 # What it counts
@@ -168,43 +139,6 @@ def test_big_payments_weigh_more_in_the_most_that_was_in_flight() -> None:
     ledger.take(payment(3))
 
     assert (ledger.report()["in_flight"], ledger.report()["max_in_flight"]) == (4, 4)
-
-
-def test_a_request_for_an_order_in_flight_is_recognised() -> None:
-    ledger = Ledger()
-
-    numbers = [ledger.take(payment()), ledger.take(payment())]
-
-    assert numbers == [1, 0]
-    assert (ledger.report()["repeated"], ledger.report()["in_flight"]) == (1, 1)
-
-
-def test_a_card_is_charged_once_however_often_it_is_asked_for() -> None:
-    ledger = Ledger()
-
-    for _ in range(3):
-        ledger.take(payment())
-        ledger.release(payment(), charged=True)
-
-    assert (ledger.report()["requests"], ledger.report()["charged"]) == (3, 1)
-
-
-def test_the_report_can_be_asked_for(site: Site) -> None:
-    bank = Bank(seed=SEED, slowest_seconds=HOUR_SECONDS)
-    with served(bank):
-        ask(bank, site, 1, "2000")
-        with urlopen(bank.address.replace("payments", "report")) as reply:
-            report = json.load(reply)
-
-    assert report == {
-        "orders": 1,
-        "requests": 1,
-        "repeated": 0,
-        "charged": 0,
-        "in_flight": 3,
-        "max_in_flight": 3,
-        "unfinished": 1,
-    }
 
 
 # What it refuses

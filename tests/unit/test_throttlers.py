@@ -218,34 +218,6 @@ def test_a_limit_goes_on_from_the_starts_of_the_one_in_whose_place_it_comes() ->
     assert starts.ask(now + timedelta(seconds=2), 400) == 194
 
 
-def test_of_several_limits_a_new_one_takes_the_starts_of_the_longest_time() -> None:
-    shared, fast, slow = queue(0), hipq.RateLimit(5, per=1), hipq.RateLimit(9, per=60)
-    for second in range(3):
-        now = NOON + timedelta(seconds=second)
-        shared.throttler_state = carried_over(shared.throttler_state, [fast, slow], now)
-        for limit in (fast, slow):
-            limit.admitted(shared, now, 2)
-
-    later = NOON + timedelta(seconds=30)
-    state = carried_over(shared.throttler_state | {"own": 1}, [hipq.RateLimit(7, per=60)], later)
-
-    moments = [[(NOON + timedelta(seconds=second)).timestamp(), 2] for second in range(3)]
-    before = {"RateLimit(9, 60)": moments, "RateLimits before": ["RateLimit(9, 60)"]}
-    names = ["RateLimit(7, 60)"]
-    assert state == {"own": 1, "RateLimit(7, 60)": moments, "RateLimits": names, **before}
-
-
-def test_what_a_limit_of_before_has_kept_is_dropped_once_it_counts_no_more() -> None:
-    shared, limit = queue(0), hipq.RateLimit(7, per=60)
-    shared.throttler_state = carried_over({}, [hipq.RateLimit(9, per=60)], NOON)
-    hipq.RateLimit(9, per=60).admitted(shared, NOON, 2)
-    kept = carried_over(shared.throttler_state, [limit], NOON + timedelta(seconds=59))
-    state = carried_over(kept, [limit], NOON + timedelta(seconds=60))
-
-    assert "RateLimit(9, 60)" in kept
-    assert sorted(state) == ["RateLimit(7, 60)", "RateLimits"]
-
-
 def test_a_limit_that_comes_back_goes_on_from_the_starts_meanwhile() -> None:
     starts, often = Starts(hipq.RateLimit(10, per=3_600)), hipq.RateLimit(8, per=3_600)
     assert starts.ask(NOON, 4) == 4

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from django.test import Client, RequestFactory
 
 import hipq_django as hipq
-from hipq_django.engines.sql import SqlEngine
 from hipq_django.models import Answer, Job
 from tests.running import run_due_jobs
 
@@ -55,25 +52,3 @@ def test_an_id_is_that_of_one_type_and_instance() -> None:
     hipq.complete("echo", "k", message_id="m-1")
 
     assert Answer.objects.filter(message_id="m-1").count() == 2
-
-
-def test_a_callback_whose_job_got_another_key_meanwhile_is_stored(
-    monkeypatch: pytest.MonkeyPatch, client: Client
-) -> None:
-    """The handler has set it while the callback waited for the database."""
-    job = asked()
-    read = SqlEngine.type_and_key_of
-
-    def read_before(*args: Any) -> Any:
-        found = read(*args)
-        Job.objects.filter(pk=job.pk).update(job_key="bank-77")
-        return found
-
-    monkeypatch.setattr(SqlEngine, "type_and_key_of", read_before)
-    request = RequestFactory().get("/")
-    url = urlsplit(hipq.callback_url(job, request=request)).path
-    reply = client.post(url, {"response": 1}, "application/json")
-
-    assert (reply.status_code, reply.json()) == (200, {"status": "accepted"})
-    job.refresh_from_db()
-    assert (job.job_key, job.result) == ("bank-77", 1)

@@ -10,7 +10,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.job_types.job_type import JobTypeSpec
-from hipq_django.maintenance import early_answers, recovery
+from hipq_django.maintenance import early_answers
 from hipq_django.models import Answer, Job
 from tests.declaring import Declare, noting
 from tests.factories import AnswerFactory, JobFactory
@@ -57,17 +57,6 @@ def test_an_early_answer_is_given_up_after_its_time_to_live(
     assert (job.state, requests) == ("running", ["k"])
 
 
-def test_an_early_answer_past_its_time_to_live_does_not_count_even_before_it_is_marked(
-    charge: JobTypeSpec, frozen_time: Any, settings: Settings
-) -> None:
-    settings.HIPQ = {"default": {"ANSWER_TTL_SECONDS": 60}}
-    hipq.complete("charge", "k", response="paid")
-
-    frozen_time.shift(61)
-
-    assert run().state == "running"
-
-
 # While the job is initial
 
 
@@ -108,23 +97,6 @@ def test_which_of_two_early_answers_a_job_takes_does_not_depend_on_when_they_are
 
     assert ends[0] == ends[1]
     assert sorted(ends[0][3:]) == ["accepted", "duplicate"]
-
-
-def test_a_retry_after_an_early_error_obeys_its_throttlers_again(
-    declare: Declare, configure_queue: ConfigureQueue, frozen_time: Any
-) -> None:
-    """T16: only a job whose answer is there needs none."""
-    configure_queue(lambda queue, now, running, asked: [hipq.Hold("closed") for _ in asked])
-    patient = declare("patient", retry=hipq.Fixed(seconds=60))(noting([], "pk", hipq.WAIT))
-    job = patient.enqueue(job_key="k")
-    hipq.fail("patient", "k", error="busy")
-    run_due_jobs()
-
-    frozen_time.shift(60)
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.state, job.attempt) == ("retry", 1)
 
 
 @pytest.mark.parametrize("place", ["before", "among", "behind"])
@@ -171,17 +143,6 @@ def test_an_answer_under_another_name_is_late_for_the_job_after_its_own(declare:
     assert (answer.status, job.state) == ("late", "running")
 
 
-def test_more_answers_than_one_batch_are_all_matched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "PAGE_SIZE", 2)
-    jobs = [hipq.enqueue("ask", job_key=key) for key in "abcde"]
-    run_due_jobs()
-    for key in "abcde":
-        AnswerFactory.create(job_type="ask", job_key=key, payload=key)
-
-    assert early_answers.match_early(get_instance()) == 5
-    assert [Job.objects.get(pk=job.pk).result for job in jobs] == list("abcde")
-
-
 def test_a_new_answer_is_matched_by_the_next_look_however_many_are_older(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -199,19 +160,6 @@ def test_a_new_answer_is_matched_by_the_next_look_however_many_are_older(
     assert job.result == "paid"
 
 
-@pytest.mark.parametrize("name", ["invoice", "bill"])
-def test_an_answer_to_a_job_that_has_ended_by_itself_is_late(declare: Declare, name: str) -> None:
-    """It was committed at the same moment as the job, so that its sender has not seen that."""
-    declare("invoice", aliases=["bill"])(lambda job: "paid in cash")
-    run("invoice")
-    answer = AnswerFactory.create(job_type=name, job_key="k")
-
-    early_answers.match_early(get_instance())
-
-    answer.refresh_from_db()
-    assert answer.status == "late"
-
-
 # Delivered again, after it was early
 
 
@@ -224,39 +172,6 @@ def test_a_message_that_was_early_settles_no_later_job(declare: Declare, name: s
     job = run("invoice")
 
     again = hipq.complete(name, "k", "paid", message_id="m1")
-
-    job.refresh_from_db()
-    assert (again.pk, job.state, Answer.objects.count()) == (first.pk, "running", 1)
-
-
-def test_a_message_that_comes_twice_in_one_call_under_two_names_is_stored_once(
-    declare: Declare,
-) -> None:
-    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
-
-    first, second = hipq.receive_many(
-        [
-            hipq.NewAnswer(name, "k", response="paid", message_id="m1")
-            for name in ("bill", "invoice")
-        ]
-    )
-
-    assert first.pk == second.pk
-    assert Answer.objects.count() == 1
-
-
-@pytest.mark.parametrize(("name", "many"), [("invoice", False), ("bill", True)])
-def test_a_message_that_was_early_is_counted_once(
-    declare: Declare, name: str, *, many: bool
-) -> None:
-    declare("invoice", aliases=["bill"], counted_answers=True)(lambda job: hipq.WAIT_FOR(2))
-    first = hipq.complete(name, "k", "a", message_id="m1")
-    job = run("invoice")
-
-    if many:
-        [again] = hipq.receive_many([hipq.NewAnswer(name, "k", response="a", message_id="m1")])
-    else:
-        again = hipq.complete(name, "k", "a", message_id="m1")
 
     job.refresh_from_db()
     assert (again.pk, job.state, Answer.objects.count()) == (first.pk, "running", 1)
@@ -282,18 +197,4 @@ def test_an_early_answer_is_late_if_a_job_with_its_key_has_ended_meanwhile(
     job = run()
 
     answer.refresh_from_db()
-    assert (job.state, answer.status) == ("running", "late")
-
-
-def test_an_early_answer_that_the_claim_did_not_see_is_late_for_a_job_of_the_same_key(
-    charge: JobTypeSpec,
-) -> None:
-    job = run()
-    answer = AnswerFactory.create(job_type="charge", job_key="k", payload="yesterday")
-    JobFactory.create(job_type=job.job_type, job_key="k", state="final")
-
-    early_answers.match_early(get_instance())
-
-    answer.refresh_from_db()
-    job.refresh_from_db()
     assert (job.state, answer.status) == ("running", "late")

@@ -213,13 +213,3 @@ def test_what_is_no_job_is_said(admin_client: Client, given: str, said: str) -> 
 
     assert said in look(admin_client, answer, given)
     assert said in press(admin_client, answer, given).content.decode()
-
-
-def test_an_answer_that_is_not_there_leads_to_the_list(admin_client: Client) -> None:
-    answer = unmatched()
-    url = page_url(answer, "match")
-    answer.delete()
-
-    response = admin_client.get(url, follow=True)
-
-    assert "There is no answer" in messages_of(response)[0]

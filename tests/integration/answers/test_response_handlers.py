@@ -11,7 +11,6 @@ import hipq_django as hipq
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.job_types.registry import forget
 from hipq_django.models import Job, JobType
-from hipq_django.models.catalog import sync
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -57,16 +56,6 @@ def answered(charge: JobTypeSpec, response: Any = "paid") -> Job:
     return job
 
 
-def test_the_answered_job_counts_as_running_until_its_handler_has_run(
-    charge: JobTypeSpec,
-) -> None:
-    job = answered(charge)
-    job.refresh_from_db()
-
-    assert (job.state, job.attempt, job.has_pending_answer) == ("running", 1, True)
-    assert not job.is_awaiting_answer
-
-
 def test_an_async_response_handler_is_awaited(declare: Declare, partner: Partner) -> None:
     charge = declare("charge")(partner.ask)
 
@@ -82,21 +71,6 @@ def test_an_async_response_handler_is_awaited(declare: Declare, partner: Partner
 
 
 # Failures
-
-
-def test_a_policy_counts_the_failures_of_a_response_handler(
-    declare: Declare, partner: Partner
-) -> None:
-    charge = declare("charge", retry=hipq.Fixed(seconds=0, max_attempts=3))(partner.ask)
-    charge.on_response(partner.handle)
-    partner.broken = True
-    job = answered(charge)
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (partner.requests, partner.responses) == ([1], ["paid"] * 3)
-    assert job.outcome == "failed"
 
 
 def test_a_snoozing_response_handler_runs_again(
@@ -120,10 +94,6 @@ def test_a_snoozing_response_handler_runs_again(
     assert job.attempts.count() == 0
 
 
-def waits_again(job: Job, response: Any) -> Any:
-    return hipq.WAIT
-
-
 def not_json(job: Job, response: Any) -> Any:
     return {response}
 
@@ -135,7 +105,6 @@ def leaves(job: Job, response: Any) -> NoReturn:
 @pytest.mark.parametrize(
     ("handler", "error"),
     [
-        (waits_again, "the response handler of 'charge' returned WAIT"),
         (not_json, "the result of 'charge' is not JSON"),
         (leaves, "SystemExit: 1"),
     ],
@@ -207,16 +176,3 @@ def test_a_worker_of_the_release_before_leaves_an_answer_to_its_handler(
     run_due_jobs()
     job.refresh_from_db()
     assert (job.outcome, job.result, partner.requests) == ("succeeded", {"handled": "paid"}, [1])
-
-
-def test_where_the_newest_release_has_no_handler_the_response_is_the_result(
-    declare: Declare, partner: Partner
-) -> None:
-    _, job = sent_by_the_release_before(declare, partner)
-    hipq.complete("charge", "k", response="paid")
-    sync("default")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", "paid")
