@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks import charts, soak_report
 from benchmarks.paths import FILE
@@ -162,29 +162,11 @@ def _figures(workload: Workload, found: list[Row]) -> str:
 
 def _troubles(results: Results, workload: Workload, systems: list[System]) -> Iterator[str]:
     """What a reader has to know of single systems."""
-    yield from _given_fewer(results, workload, systems)
     for system in systems:
         for note in results.notes.get(workload.id, {}).get(system.name, []):
             yield f"{system.title}: {note}"
         for error in results.errors.get(workload.id, {}).get(system.name, []):
             yield f"{system.title} failed: `{shorten(error.replace('`', ''), 100)}`"
-
-
-def _given_fewer(results: Results, workload: Workload, systems: list[System]) -> Iterator[str]:
-    """Say which systems are given less to do."""
-    measured = results.sizes.get(workload.id, {})
-    by_number: dict[str, list[str]] = {}
-    for system in systems:
-        fewer = workload.fewer_of(system)
-        if system.name in measured and fewer and not results.quick:
-            by_number.setdefault(_counted(fewer), []).append(system.title)
-    for number, titles in by_number.items():
-        yield f"{', '.join(titles)}: {number}, which takes long enough."
-
-
-def _counted(sizes: dict[str, Any]) -> str:
-    named = {"drained": "jobs to drain"}
-    return ", ".join(f"{number:,} {named.get(name, name)}" for name, number in sizes.items())
 
 
 def _headed(figure: Figure) -> str:

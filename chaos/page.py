@@ -80,16 +80,16 @@ def _totals(results: Results) -> str:
 
 def _wrong(results: Results) -> str:
     """Return a row for each run: how much it did, how long it took, and whether it held."""
-    head = ("Cell", "Database", "Jobs", "Faults", "Run again", "Longest wait, s", "First start, s")
+    head = ("Cell", "Jobs", "Faults", "Run again", "Longest wait, s", "First start, s")
     lines = []
     for name, database, outcome in _rows(results):
-        first = (by_name(name).title, database)
+        first = f"{by_name(name).title}, {database}"
         if outcome.skipped or outcome.broken:
-            lines.append((*first, *[NONE] * (len(head) - 2), _unrun(outcome)))
+            lines.append((first, *[NONE] * (len(head) - 1), _unrun(outcome)))
             continue
         numbers = [f"{outcome.figures[figure]:,}" for figure in ("jobs", "faults", "again")]
         waits = [_seconds(outcome.figures[figure]) for figure in ("longest_wait", "recovery")]
-        lines.append((*first, *numbers, *waits, _found(outcome)))
+        lines.append((first, *numbers, *waits, _found(outcome)))
     return "\n\n".join(filter(None, [_table((*head, "Found"), lines), *_examples(results)]))
 
 

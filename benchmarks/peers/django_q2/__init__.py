@@ -10,7 +10,6 @@ SYSTEM = System(
     store="postgres",
     workloads=("W1", "W3", "W4", "W5", "W7"),
     is_slow=True,
-    tuning="A cluster of 2 processes, bulk 50, poll 10 ms, all results kept, no recycling; there "
-    "is no call for many jobs.",
+    tuning="A cluster of 2 processes, bulk 50, poll 10 ms, all results kept, no recycling.",
     requirements=("django-q2==1.11.1", DJANGO, PSYCOPG),
 )

@@ -10,8 +10,7 @@ SYSTEM = System(
     store="postgres",
     workloads=("W1", "W3", "W4", "W5", "W7", "W24"),
     is_slow=True,
-    tuning="`db_worker --interval 0.01 --no-startup-delay`; a worker does one job at a time, and "
-    "there is no call for many jobs.",
+    tuning="`db_worker --interval 0.01 --no-startup-delay`; one job at a time.",
     requirements=("django-tasks-db[compat]==0.13.0", DJANGO, PSYCOPG)
     if DJANGO.startswith("Django==5.")
     else ("django-tasks-db==0.13.0", DJANGO, PSYCOPG),

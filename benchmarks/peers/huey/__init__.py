@@ -10,7 +10,6 @@ SYSTEM = System(
     package="benchmarks.peers.huey",
     store="redis",
     workloads=("W1", "W3", "W3b", "W3c", "W4", "W4b", "W4c", "W5", "W7"),
-    tuning="2 threads, blocking pop; there is no call for many jobs. A job is gone from Redis when "
-    "a worker has taken it.",
+    tuning="2 threads, blocking pop. A job is gone from Redis when a worker has taken it.",
     requirements=(HUEY, REDIS),
 )
