@@ -119,6 +119,11 @@ class Verb:
     """Whether the button that does it is red."""
 
 
+def by_name(*verbs: Verb) -> dict[str, Verb]:
+    """Return verbs by their names, in the order of their buttons."""
+    return {verb.name: verb for verb in verbs}
+
+
 class _RefusedError(HipqError):
     """The database refuses it for this row; others may go on."""
 

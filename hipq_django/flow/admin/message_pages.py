@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.admin.display import block, when
-from hipq_django.admin.row_actions import Verb
+from hipq_django.admin.row_actions import Verb, by_name
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.flow.admin.forms import JsonValueField, fingerprint
@@ -24,6 +24,9 @@ from hipq_django.models import Job
 from hipq_django.models.base import title
 from hipq_django.models.shown import shown
 
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
+
 GONE = gettext_lazy("The message is gone: it was read, moved or dropped meanwhile.")
 
 
@@ -34,8 +37,7 @@ def reader_of(port: NodePort) -> int | None:
 
 def node_that_reads(message: Message) -> Node | None:
     """Return the node whose runs read a message, if there is one."""
-    rows = Node.objects.using(message.using).filter(pk=reader_of(message.port) or 0)
-    return rows.first()
+    return Node.objects.using(message.using).filter(pk=reader_of(message.port) or 0).first()
 
 
 def obstacle(reader: Node | None) -> str:
@@ -107,31 +109,37 @@ class MessageForm(DropForm):
     value = JsonValueField(label=gettext_lazy("Message"), rows=12)
 
 
-def _warning(message: Message) -> str:
-    text = _(
-        "The message is deleted from %(port)s, and nobody reads it. This cannot be undone."
-    ) % {"port": port_name(message.port)}
-    return f"{text} {obstacle(node_that_reads(message))}".strip()
+def _warning(text: _StrOrPromise) -> Callable[[Message], str]:
+    """Return what makes a warning: this text, and why it cannot be done now."""
+
+    def warning(message: Message) -> str:
+        said = text % {"port": port_name(message.port)}
+        return f"{said} {obstacle(node_that_reads(message))}".strip()
+
+    return warning
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "edit", gettext_lazy("Edit the message"), "change_message", edit_message,
-            done=gettext_lazy("Edited"),
-            confirm=gettext_lazy("Save the message"),
-            form=MessageForm,
-        ),
-        Verb(
-            "drop", gettext_lazy("Drop the message"), "delete_message", drop_message,
-            done=gettext_lazy("Dropped"),
-            warning=_warning,
-            form=DropForm,
-            is_dangerous=True,
-        ),
-    )
-}  # fmt: skip
+VERBS = by_name(
+    Verb(
+        "edit", gettext_lazy("Edit the message"), "change_message", edit_message,
+        done=gettext_lazy("Edited"),
+        warning=_warning(gettext_lazy(
+            "It keeps its place among the messages of the port, and is read with what you save "
+            "here."
+        )),
+        confirm=gettext_lazy("Save the message"),
+        form=MessageForm,
+    ),
+    Verb(
+        "drop", gettext_lazy("Drop the message"), "delete_message", drop_message,
+        done=gettext_lazy("Dropped"),
+        warning=_warning(gettext_lazy(
+            "The message is deleted from %(port)s, and nobody reads it. This cannot be undone."
+        )),
+        form=DropForm,
+        is_dangerous=True,
+    ),
+)  # fmt: skip
 
 
 class MessagePages(PartPages):
@@ -171,9 +179,9 @@ class MessagePages(PartPages):
         return [preview_of(row.port, row.data) for row in rows if verb.name == "drop"]
 
     def show(self, request: HttpRequest, row: Message) -> HttpResponse:
-        """Return the page of a message, which may be edited there."""
-        reader, form = node_that_reads(row), MessageForm(rows=[row])
-        may_drop = self.may_do(request, "drop")
+        """Return the page of a message."""
+        reader = node_that_reads(row)
+        why_not, buttons = obstacle(reader), self.buttons(request, row)
         context = {
             "title": self.label(row),
             "original": row,
@@ -183,10 +191,8 @@ class MessagePages(PartPages):
                 (_("context"), block(shown(row.port.node, row.context))),
             ],
             "shown": text_of(row.port, row.data),
-            "form": form if self.may_do(request, "edit") else None,
-            "edit_url": self.row_url(row, "edit"),
-            "obstacle": obstacle(reader),
+            "obstacle": why_not if buttons else "",
             "reader_link": "" if reader is None else self.link(Node, reader.pk, title(reader)),
-            "drop_url": self.row_url(row, "drop") if may_drop else "",
+            "buttons": [] if why_not else buttons,
         }
         return self.shown_page(request, "hipq_flow/admin/message.html", context)

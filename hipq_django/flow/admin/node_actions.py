@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, tick_box
+from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, by_name, tick_box
 from hipq_django.flow.admin.filters import STATUS_NAMES, has_failed
 from hipq_django.flow.admin.node_links import NodeLinks, label_of
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
@@ -109,62 +109,59 @@ def needs_force(node: Node) -> bool:
 
 USELESS = _("there is nothing to do.")
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "run", _("Run"), "run_node", _run, _("Set to run"), _("Run the selected nodes …"),
-            is_of_use=lambda node, now: not (needs_force(node) or node.paused),
-            useless=USELESS,
-            warning=lambda node: _(
-                "The next free worker runs a node once; if a run of it is under way, one follows."
-            ),
+VERBS = by_name(
+    Verb(
+        "run", _("Run"), "run_node", _run, _("Set to run"), _("Run the selected nodes …"),
+        is_of_use=lambda node, now: not (needs_force(node) or node.paused),
+        useless=USELESS,
+        warning=lambda node: _(
+            "The next free worker runs a node once; if a run of it is under way, one follows."
         ),
-        Verb(
-            "run_by_force", _("Run by force"), "run_node", lambda node: node.run(force=True),
-            _("Set to run by force"), _("Run the selected nodes by force …"),
-            is_of_use=lambda node, now: needs_force(node),
-            useless=USELESS,
-            warning=lambda node: _(
-                "The next free worker runs a node that failed or is terminated once more, and from "
-                "then on it runs by itself. It reads the messages that it failed at first: if "
-                "neither they nor the code were corrected, it fails again."
-            ),
-            form=ForceForm,
+    ),
+    Verb(
+        "run_by_force", _("Run by force"), "run_node", lambda node: node.run(force=True),
+        _("Set to run by force"), _("Run the selected nodes by force …"),
+        is_of_use=lambda node, now: needs_force(node),
+        useless=USELESS,
+        warning=lambda node: _(
+            "The next free worker runs a node that failed or is terminated once more, and from "
+            "then on it runs by itself. It reads the messages that it failed at first: if "
+            "neither they nor the code were corrected, it fails again."
         ),
-        Verb(
-            "pause", _("Pause"), "run_node", lambda node: node.pause(), _("Paused"),
-            _("Pause the selected nodes …"),
-            is_of_use=lambda node, now: not node.paused and node.rest != Rest.TERMINATED,
-            useless=USELESS,
-            warning=lambda node: _(
-                "A paused node starts no run until somebody resumes it; messages wait on its "
-                "ports. A run that is under way goes on to its end."
-            ),
+        form=ForceForm,
+    ),
+    Verb(
+        "pause", _("Pause"), "run_node", lambda node: node.pause(), _("Paused"),
+        _("Pause the selected nodes …"),
+        is_of_use=lambda node, now: not node.paused and node.rest != Rest.TERMINATED,
+        useless=USELESS,
+        warning=lambda node: _(
+            "A paused node starts no run until somebody resumes it; messages wait on its "
+            "ports. A run that is under way goes on to its end."
         ),
-        Verb(
-            "resume", _("Resume"), "run_node", lambda node: node.resume(), _("Resumed"),
-            _("Resume the selected nodes …"),
-            is_of_use=lambda node, now: node.paused,
-            useless=USELESS,
-            warning=lambda node: _(
-                "A resumed node may run again, and looks at what came meanwhile. One that has "
-                "failed runs by force only, as before."
-            ),
+    ),
+    Verb(
+        "resume", _("Resume"), "run_node", lambda node: node.resume(), _("Resumed"),
+        _("Resume the selected nodes …"),
+        is_of_use=lambda node, now: node.paused,
+        useless=USELESS,
+        warning=lambda node: _(
+            "A resumed node may run again, and looks at what came meanwhile. One that has "
+            "failed runs by force only, as before."
         ),
-        Verb(
-            "terminate", _("Terminate"), "terminate_node",
-            lambda node, **options: node.terminate(**options), TERMINATED["node"],
-            _("Terminate the selected nodes …"),
-            warning=lambda node: _(
-                "A node that is terminated shuts down; it takes messages, but does not run any "
-                "more. A run that is under way ends first."
-            ),
-            form=TerminateForm,
-            is_dangerous=True,
+    ),
+    Verb(
+        "terminate", _("Terminate"), "terminate_node",
+        lambda node, **options: node.terminate(**options), TERMINATED["node"],
+        _("Terminate the selected nodes …"),
+        warning=lambda node: _(
+            "A node that is terminated shuts down; it takes messages, but does not run any "
+            "more. A run that is under way ends first."
         ),
-    )
-}  # fmt: skip
+        form=TerminateForm,
+        is_dangerous=True,
+    ),
+)  # fmt: skip
 
 
 class NodeActions(NodeLinks, RowActions):

@@ -22,7 +22,6 @@ from hipq_django.flow.admin.forms import fingerprint, refuse
 from hipq_django.flow.admin.masking import preview, whole
 from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.contexts import Room, set_group
-from hipq_django.flow.exceptions import NodeDeletedError, UnknownPortError
 from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING as NO_VALUE
@@ -75,6 +74,7 @@ class SeenForm(VerbForm):
 class PartPages(RowActions):
     """Pages of what belongs to a node: below the addresses of nodes, and in a node's history."""
 
+    asks_on_page = False
     main: ClassVar[str]
     """The name of the page of one of them, as its address has it."""
 
@@ -122,11 +122,7 @@ class PartPages(RowActions):
         """Return the address of a page below that of the node."""
 
         def shown(request: HttpRequest, node_id: str, object_id: str) -> HttpResponse:
-            object_id = f"{node_id}/{object_id}"
-            try:
-                return view(self.read_by(request), request, object_id)
-            except (NodeDeletedError, UnknownPortError):  # it has gone since it was found
-                return self.gone(request, object_id)
+            return view(self.read_by(request), request, f"{node_id}/{object_id}")
 
         guarded = self.admin_site.admin_view(shown)
         return path(

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from hipq_django.admin.display import NOTHING, format_number, when
 from hipq_django.admin.previews import with_preview
-from hipq_django.admin.row_actions import Verb, VerbForm
+from hipq_django.admin.row_actions import Verb, VerbForm, by_name
 from hipq_django.flow.admin.forms import JsonValueField, fingerprint
 from hipq_django.flow.admin.masking import preview
-from hipq_django.flow.admin.message_pages import reader_of
-from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.parts import PartPages, SeenForm, port_name, preview_of
-from hipq_django.flow.admin.standing import badges
 from hipq_django.flow.aliases import get
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, for_change
-from hipq_django.flow.statements import reached
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 
-MAX_MESSAGES, MAX_PORTS = 50, 20
+MAX_MESSAGES = 50
 
 
 class WriteForm(VerbForm):
@@ -112,49 +107,59 @@ def _move(row: NodePort, node: str, direction: str, port: str) -> tuple[int, Nod
     if capped_count(_unread(row)) > COUNT_LIMIT:
         most = _("More than %(count)s messages lie here: move them in code, with port.move_to().")
         raise FlowError(most % {"count": format_number(COUNT_LIMIT)})
-    target = _ports_named(row, node, direction)[1][port]
+    named = get(node.strip(), instance=row.node.instance)
+    target = (named.inputs if direction == "in" else named.outputs)[port]
     if target == port_of(row):
         raise FlowError(_("This is the port itself."))
     return len(port_of(row).move_to(target)), target.row
 
 
-def _ports_named(row: NodePort, name: str, direction: str) -> tuple[Node, Mapping[str, Port]]:
-    """Return a node that is named by its id or alias, and its ports of one side."""
-    node = get(name.strip(), instance=row.node.instance)
-    return node, node.inputs if direction == "in" else node.outputs
+def _note_of_writing(row: NodePort) -> str:
+    """Return what becomes of a message that is written to a port."""
+    if row.outgoing.exists():
+        return _(
+            "It is delivered to the ports that this one is connected to, and does not stay here."
+        )
+    if row.mode == "memory":
+        return _("It becomes the default of this port, in place of the one before.")
+    return _("It goes behind the messages that lie here already.")
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "write", gettext_lazy("Write a message"), "write_port",
-            lambda row, value: port_of(row).write(value),
-            done=gettext_lazy("Wrote a message"),
-            form=WriteForm,
-            is_foreseen=True,
+VERBS = by_name(
+    Verb(
+        "write", gettext_lazy("Write a message"), "write_port",
+        lambda row, value: port_of(row).write(value),
+        done=gettext_lazy("Wrote a message"),
+        warning=_note_of_writing,
+        form=WriteForm,
+    ),
+    Verb(
+        "default", gettext_lazy("Set the default"), "edit_node", _set_default,
+        done=gettext_lazy("Set the default"),
+        warning=lambda row: gettext_lazy(
+            "It is read while no message lies here. A run that is under way has read the one "
+            "before."
         ),
-        Verb(
-            "default", gettext_lazy("Set the default"), "edit_node", _set_default,
-            done=gettext_lazy("Set the default"),
-            form=DefaultForm,
-            is_foreseen=True,
+        form=DefaultForm,
+    ),
+    Verb(
+        "clear", gettext_lazy("Clear the default"), "edit_node", _clear_default,
+        done=gettext_lazy("Cleared the default"),
+        is_of_use=lambda row, now: port_of(row).default is not NO_VALUE,
+        useless=gettext_lazy("there is nothing to do."),
+        form=ClearForm,
+    ),
+    Verb(
+        "move", gettext_lazy("Move all messages"), "write_port", _move,
+        done=gettext_lazy("Moved all messages"),
+        warning=lambda row: gettext_lazy(
+            "They are put, in their order, behind those that lie there; none of them stays here. "
+            "A default stays, and is copied to ports whose default differs."
         ),
-        Verb(
-            "clear", gettext_lazy("Clear the default"), "edit_node", _clear_default,
-            done=gettext_lazy("Cleared the default"),
-            form=ClearForm,
-            is_foreseen=True,
-        ),
-        Verb(
-            "move", gettext_lazy("Move all messages"), "write_port", _move,
-            done=gettext_lazy("Moved all messages"),
-            form=MoveForm,
-            is_foreseen=True,
-            is_dangerous=True,
-        ),
-    )
-}  # fmt: skip
+        form=MoveForm,
+        is_dangerous=True,
+    ),
+)  # fmt: skip
 
 
 class PortPages(PartPages):
@@ -196,75 +201,14 @@ class PortPages(PartPages):
         )
         return text % {"count": format_number(number), "port": self.label(target)}
 
-    # What is shown before it is done
-
     def confirm_rows(self, rows: Sequence[NodePort], verb: Verb) -> list[Any]:
         """Return nothing: the title names the port."""
         return []
 
-    def foreseen(
-        self, row: NodePort, verb: Verb, values: Mapping[str, Any]
-    ) -> list[tuple[str, str]]:
-        """Return the value before and after, where it comes to lie, and who reads it there."""
-        default = port_of(row).default
-        if verb.name == "write":
-            published = self.nodes.channels_of([row]) if row.direction == "out" else {}
-            return [
-                (_("message"), preview_of(row, values["value"])),
-                (_("is put on"), self._destinations(row)),
-                (_("is published on"), published.get(row.pk, NOTHING)),
-            ]
-        if verb.name == "move":
-            stays = _("stays here, and is copied to ports whose default differs")
-            return [
-                (_("messages"), format_count(capped_count(_unread(row)), format_number)),
-                (_("are put on"), self._foreseen_target(row, **values)),
-                (_("default"), NOTHING if default is NO_VALUE else stays),
-            ]
-        facts = [
-            (_("default now"), preview_of(row, default)),
-            (_("default afterwards"), preview_of(row, values.get("default", NO_VALUE))),
-        ]
-        is_put = [(_("is put on"), self._destinations(row))]
-        return [*facts, *(is_put if verb.name == "default" else [])]
-
-    def _foreseen_target(self, row: NodePort, node: str, direction: str, port: str) -> str:
-        """Return where messages would be moved; only moving them makes a port that `*` is for."""
-        owner, ports = _ports_named(row, node, direction)
-        if port in ports:
-            return self._destinations(ports[port].row)
-        new = NodePort(node=owner, direction=direction, name=port)
-        return _("%(port)s, which is new") % {"port": self.label(new)}
-
-    def _destinations(self, row: NodePort) -> str:
-        """Return the ports on which a message for this one comes to lie, and who reads it there."""
-        rows = NodePort.objects.using(self.database).filter(
-            pk__in=reached([row.pk], self.database), outgoing__isnull=True
-        )
-        ports = list(rows.select_related("node").order_by("pk")[:MAX_PORTS])
-        readers = {pk for port in ports if (pk := reader_of(port)) is not None}
-        nodes = shown_rows(Node.objects.using(self.database).filter(pk__in=readers))
-        shown = {node.pk: node for node in nodes}
-        name_rows(shown.values(), self.database)
-        names = self.nodes.names_of(port.node for port in ports)
-        lines = [
-            (self.nodes.port_link("→", port, names), self._read_by(port, shown)) for port in ports
-        ]
-        return format_html_join("", "<div>{} {}</div>", lines)
-
-    def _read_by(self, port: NodePort, readers: dict[int, Any]) -> str:
-        reader = readers.get(reader_of(port) or 0)
-        if reader is None:
-            return _("which no node reads")
-        read_by = format_html(
-            _("which is read by {node}"), node=self.link(Node, reader.pk, reader.label)
-        )
-        return format_html("{} {}", read_by, badges(reader, self.now))
-
     # The page
 
     def show(self, request: HttpRequest, row: NodePort) -> HttpResponse:
-        """Return the page of a port: its messages, and a form for each change."""
+        """Return the page of a port: its messages, and a button for each change."""
         count = capped_count(_unread(row))
         may_see = self.may(request, "view_message")
         found = with_preview(_unread(row).order_by("pk"), "data").defer("data")[:MAX_MESSAGES]
@@ -277,27 +221,9 @@ class PortPages(PartPages):
             "count": format_count(count, format_number),
             "is_cut": count > MAX_MESSAGES,
             "max_rows": MAX_MESSAGES,
-            "panels": self._panels(request, row, count),
+            "buttons": self.buttons(request, row),
         }
         return self.shown_page(request, "hipq_flow/admin/port.html", context)
-
-    def _panels(self, request: HttpRequest, row: NodePort, count: int) -> list[dict[str, Any]]:
-        """Return a form for each change that this user may make, and that is of use."""
-        notes = {"write": _note_of_writing(row), "default": NOTE_OF_DEFAULT}
-        if count:
-            notes["move"] = NOTE_OF_MOVING
-        is_set = port_of(row).default is not NO_VALUE
-        return [
-            {
-                "verb": verb,
-                "note": notes[name],
-                "form": verb.form(rows=[row]),
-                "url": self.row_url(row, name),
-                "clear_url": self.row_url(row, "clear") if name == "default" and is_set else "",
-            }
-            for name, verb in self.verbs.items()
-            if name in notes and self.may_do(request, name)
-        ]
 
     def _facts(self, row: NodePort, count: int) -> list[tuple[str, str]]:
         return [
@@ -319,22 +245,3 @@ class PortPages(PartPages):
             "from": self.nodes.origin(message.context),
             "data": preview(shown(row, message.shown), message.size),
         }
-
-
-NOTE_OF_DEFAULT = gettext_lazy(
-    "It is read while no message lies here. A run that is under way has read the one before."
-)
-NOTE_OF_MOVING = gettext_lazy(
-    "They are put, in their order, behind those that lie there; none of them stays here."
-)
-
-
-def _note_of_writing(row: NodePort) -> str:
-    """Return what becomes of a message that is written to a port."""
-    if row.outgoing.exists():
-        return _(
-            "It is delivered to the ports that this one is connected to, and does not stay here."
-        )
-    if row.mode == "memory":
-        return _("It becomes the default of this port, in place of the one before.")
-    return _("It goes behind the messages that lie here already.")

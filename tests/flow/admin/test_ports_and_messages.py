@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from django.test import Client
 from hipq_django import flow
 from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
-from hipq_django.flow.admin.port_pages import PortPages
-from hipq_django.flow.models import Message, Node, NodePort, Wake
+from hipq_django.flow.models import Message, Node, Wake
 from tests.admin_pages import history, html, list_url, log_in, messages_of, submit
-from tests.rolling_back import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -96,31 +93,30 @@ def state_of(port: Any) -> tuple[Any, ...]:
     return (port.peek(9), port.default, history(port.node), *counts)
 
 
+AFTER: dict[str, tuple[Any, Any]] = {
+    "write": ([1, 3], 7), "default": ([1], [3]), "clear": ([1], flow.NOTHING), "move": ([], 7),
+}  # fmt: skip
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_change_is_shown_before_it_is_made(client: Client, port: Any, verb: str) -> None:
+def test_a_change_is_made_once_it_is_confirmed(client: Client, port: Any, verb: str) -> None:
     values, needs, done = VERBS[verb]
     log_in(client, "view_node", *needs)
-    sent = {**values, "seen": seen_on(html(client, url_of(port, verb)))}
     before = state_of(port)
 
-    for more in ({}, {"confirmed": ""}):
-        page = ask(client, port, verb, **sent, **more).content.decode()
-        assert state_of(port) == before
+    assert f'href="{url_of(port, verb)}"' in html(client, url_of(port))
+    page = ask(client, port, verb, **values).content.decode()
     assert f": in-port y of node {port.node.pk}?" in page
-    confirmed = dict(re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', page))
-    client.get(url_of(port, verb), confirmed)
+    client.get(url_of(port, verb), {**values, "confirmed": "1"})
     assert state_of(port) == before
-    response = client.post(url_of(port, verb), confirmed, follow=True)
+    response = send(client, port, verb, **values)
 
     assert messages_of(response)[0].startswith(done)
     [said] = history(port.node)
     assert said.startswith(done)
     assert said.endswith(f": in-port y of node {port.node.pk}.")
-    after = {
-        "write": ([1, 3], 7), "default": ([1], [3]), "clear": ([1], flow.NOTHING), "move": ([], 7),
-    }  # fmt: skip
-    assert state_of(port)[:2] == after[verb]
+    assert state_of(port)[:2] == AFTER[verb]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -133,35 +129,6 @@ def test_each_needs_its_own_permission(client: Client, port: Any, verb: str) -> 
     assert ask(client, port, verb, **values).status_code == 403
     assert ask(client, port, verb, **values, confirmed="1").status_code == 403
     assert state_of(port) == before
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("goes", ["port", "node"])
-def test_a_port_that_goes_while_its_page_is_sent_is_told(
-    admin_client: Client, port: Any, monkeypatch: pytest.MonkeyPatch, goes: str
-) -> None:
-    urls = [url_of(port, verb) for verb in ("", *VERBS)]
-
-    def found(pages: PortPages, request: Any, object_id: str) -> Any:
-        row = get_object(pages, request, object_id)
-        Message.objects.all().delete()
-        NodePort.objects.filter(name="y").delete()
-        if goes == "node":
-            NodePort.objects.all().delete()
-            Node.objects.all().delete()
-        return row
-
-    get_object = PortPages.get_object
-    monkeypatch.setattr(PortPages, "get_object", found)
-    sent = {"value": "3", "default": "3", "node": port.node.pk, "direction": "in", "port": "x"}
-    says = {
-        "port": ("The port is gone.", "has no in-port &#x27;y&#x27;"),
-        "node": ("is no node", f"node {port.node.pk} was deleted"),
-    }
-    for url in urls:
-        with rolled_back():
-            response = admin_client.post(url, {**sent, "confirmed": "1"}, follow=True)
-            assert any(text in response.content.decode() for text in says[goes]), url
 
 
 def test_a_port_that_is_not_there(admin_client: Client, node: Node) -> None:
@@ -182,11 +149,8 @@ def test_a_bad_value_is_refused_beside_its_field(client: Client, node: Node) -> 
         "{": "This is not JSON",
         "NaN": "This is not JSON",
         "[" * 100_000: "This is nested too deeply",
-        "[" * 600 + "]" * 600: "nested deeper",
         '"text"': "takes int, and was given str",
-        "null": "takes int, and was given NoneType",
-        "true": "takes int, and was given bool",
-        "9" * 5_000: "This is not JSON",
+        r'"\ud800"': "This cannot be stored",
     }
     port = node.inputs["number"]
     places = [(port, "write", "value"), (port, "default", "default")]
@@ -197,16 +161,6 @@ def test_a_bad_value_is_refused_beside_its_field(client: Client, node: Node) -> 
             assert says in page.partition("errorlist")[2].partition("</ul>")[0]
             assert value[:50].replace('"', "&quot;") in page  # what was written is not lost
     assert (port.peek(9), port.default, history(node)) == ([1, 2], flow.NOTHING, [])
-
-
-@pytest.mark.conformance
-def test_a_value_that_databases_refuse_is_refused(client: Client) -> None:
-    log_in(client, "view_node", "write_port")
-    port = flow.start("t.sum", run=False).inputs["number"]
-
-    for value in (r'"\u0000"', r'"\ud800"', '"' + "x" * 2_000_000 + '"'):
-        assert "errorlist" in send(client, port, "write", value=value).content.decode()
-    assert port.size == 0
 
 
 def test_a_move_to_where_it_cannot_go_is_refused(client: Client, node: Node) -> None:
@@ -236,6 +190,7 @@ def test_what_somebody_else_changed_meanwhile_stays_until_that_was_read(
 ) -> None:
     port = node.inputs["number"]
     row = port if verb in ("default", "clear") else first_of(node)
+    port.default = 1
     seen = seen_on(html(admin_client, url_of(row, verb)))
     port.default = 12
     Message.objects.filter(pk=first_of(node).pk).update(data=12)
@@ -249,54 +204,13 @@ def test_what_somebody_else_changed_meanwhile_stays_until_that_was_read(
     assert (port.peek(9), port.default) != ([12, 2], 12)
 
 
-# What is shown before
-
-
-def foreseen(client: Client, row: Any, verb: str, /, **sent: Any) -> str:
-    page: str = ask(client, row, verb, **sent).content.decode()
-    return page.partition("hipq-facts")[2].partition("</table>")[0]
-
-
-def test_a_message_is_shown_with_where_it_comes_to_lie_and_who_reads_it(
-    admin_client: Client, node: Node
-) -> None:
-    source, target = flow.start("t.sum", run=False).outputs["out"], node.inputs["number"]
-    source.connect(target)
-
-    shown = foreseen(admin_client, source, "write", value="3")
-
-    assert "<code>3</code>" in shown
-    assert url_of(target) in shown
-    assert "which is read by <a href=" in shown
-    assert ">paused</span>" in shown
-    assert url_of(source) not in shown
-    assert url_of(target) in foreseen(admin_client, source, "default", default="7")
-    send(admin_client, source, "default", default="7")
-    assert (target.default, source.default) == (7, flow.NOTHING)
-
-
-def test_a_message_that_nobody_reads_is_said_to_be_so(admin_client: Client) -> None:
-    port = flow.start("t.sum", run=False).outputs["out"]
-    port.channels = ["/totals"]
-
-    shown = foreseen(admin_client, port, "write", value="3")
-
-    assert "which no node reads" in shown
-    assert "/totals" in shown
-
-
-def test_only_a_confirmed_move_makes_a_port(client: Client, node: Node) -> None:
+def test_a_move_makes_a_port_that_is_not_there(client: Client, node: Node) -> None:
     log_in(client, "view_node", "read_port", "write_port")
     target = flow.start("t.wild", run=False, alias="wild")
-    sent = {"node": "wild", "direction": "in", "port": "mistyped"}
-    before = list(target.inputs)
 
-    shown = foreseen(client, node.inputs["number"], "move", **sent)
-    assert list(target.inputs) == before
-    assert f"in-port mistyped of wild (node {target.pk}), which is new" in shown
-    send(client, node.inputs["number"], "move", **sent)
+    send(client, node.inputs["number"], "move", node="wild", direction="in", port="new")
 
-    assert target.inputs["mistyped"].peek(9) == [1, 2]
+    assert target.inputs["new"].peek(9) == [1, 2]
 
 
 # Messages
@@ -414,16 +328,14 @@ def test_a_large_value_is_put_on_a_port(admin_client: Client) -> None:
     node.pause()
     port = node.inputs["text"]
 
-    for verb, field, label in (
-        ("write", "value", "Write a message"),
-        ("default", "default", "Set the default"),
+    for verb, label, sent in (
+        ("write", "Write a message", {"value": quotes}),
+        ("default", "Set the default", {"default": quotes}),
     ):
-        page, url = html(admin_client, url_of(port)), url_of(port, verb)
-        asked = submit(admin_client, url, page, label, **{field: quotes}).content.decode()
-        submit(admin_client, url, asked, label)
-    message = first_of(node)
-    page = html(admin_client, url_of(message))
-    submit(admin_client, url_of(message, "edit"), page, "Edit the message", value='"short"')
+        url = url_of(port, verb)
+        submit(admin_client, url, html(admin_client, url), label, **sent)
+    url = url_of(first_of(node), "edit")
+    submit(admin_client, url, html(admin_client, url), "Edit the message", value='"short"')
 
     assert (port.read(), port.default) == ("short", json.loads(quotes))
 
@@ -439,29 +351,26 @@ def order() -> Message:
     return first_of(node)
 
 
-def test_sensitive_values_are_masked_in_what_is_shown(admin_client: Client, order: Message) -> None:
-    port = Node.objects.get().inputs["order"]
-    seen = seen_on(html(admin_client, url_of(order)))
+def test_sensitive_values_are_masked_in_what_is_refused(
+    admin_client: Client, order: Message
+) -> None:
+    seen = seen_on(html(admin_client, url_of(order, "edit")))
     Message.objects.filter(pk=order.pk).update(data={"card": CARD, "note": "theirs"})
 
-    shown = foreseen(admin_client, port, "write", value=f'{{"card": "{CARD}"}}')
     refused = send(admin_client, order, "edit", value="11", seen=seen).content.decode()
 
-    assert MASK in shown
     assert "theirs" in refused
-    assert CARD not in shown + refused
+    assert CARD not in refused
 
 
-@pytest.mark.parametrize("card", [MASK, f"{MASK} 1"])
 @pytest.mark.parametrize("verb", ["write", "default", "edit"])
 def test_what_is_masked_is_replaced_as_a_whole(
-    admin_client: Client, order: Message, verb: str, card: str
+    admin_client: Client, order: Message, verb: str
 ) -> None:
     port = Node.objects.get().inputs["order"]
-    row, field = (order, "value") if verb == "edit" else (port, "value")
-    field = "default" if verb == "default" else field
+    row, field = order if verb == "edit" else port, "default" if verb == "default" else "value"
 
-    page = send(admin_client, row, verb, **{field: f'{{"id": 2, "card": "{card}"}}'})
+    page = send(admin_client, row, verb, **{field: f'{{"id": 2, "card": "{MASK} 1"}}'})
 
     assert "stands for a value that is not shown" in page.content.decode()
     assert port.peek(9) == [order.data]
@@ -470,13 +379,12 @@ def test_what_is_masked_is_replaced_as_a_whole(
     assert {"id": 2, "card": "1"} in [*port.peek(9), port.default]
 
 
-@pytest.mark.parametrize("verb", ["edit", "drop"])
 def test_a_short_masked_value_cannot_be_found_by_trying(
-    admin_client: Client, order: Message, verb: str
+    admin_client: Client, order: Message
 ) -> None:
     Message.objects.filter(pk=order.pk).update(data={"card": "4711"})
 
-    seen = seen_on(html(admin_client, url_of(order, verb)))
+    seen = seen_on(html(admin_client, url_of(order, "edit")))
 
     tried = (f'{{"card": "{number:04}"}}' for number in range(10_000))
     assert seen

@@ -269,7 +269,8 @@ def addresses_of_nodes() -> list[str]:
         found.append(f"{list_url(Node)}{port.node_id}/port/{port.pk}/")
     for row in Message.objects.filter(as_default=False).select_related("port"):
         found += [
-            f"{list_url(Node)}{row.port.node_id}/{page}/{row.pk}/" for page in ("message", "drop")
+            f"{list_url(Node)}{row.port.node_id}/{page}/{row.pk}/"
+            for page in ("message", "edit", "drop")
         ]
     return found
 
