@@ -171,7 +171,7 @@ def test_a_graph_is_edited(page: Page, shop: flow.Node) -> None:
     wrong = {**SHOP, "edges": ["parse.out -> chek.order"]}
     page.get_by_label("Spec:").fill(json.dumps(wrong))
     page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_text("1 problem: nothing was applied")).to_be_visible()
+    expect(page.get_by_text("1 problem: nothing was changed")).to_be_visible()
     look(page, "flow-7-problem", full=True)
 
     nodes = {name: node for name, node in SHOP["nodes"].items() if name != "human"}  # type: ignore[attr-defined]  # a dict of dicts

@@ -72,20 +72,6 @@ def refuse(form: forms.Form, field: str | None, error: HipqError, seen: str, mor
         form.data = {**dict(form.data.items()), "seen": seen}
 
 
-class SpecForm(forms.Form):
-    """The spec of a graph, and what of it the page showed."""
-
-    spec = JsonValueField(label=gettext_lazy("Spec"), rows=24)
-    seen = forms.CharField(widget=forms.HiddenInput, required=False)
-
-
-class NewGraphForm(SpecForm):
-    """The name and the spec of a graph that is to be kept."""
-
-    name = forms.CharField(label=gettext_lazy("Name"), max_length=200)
-    field_order = ("name", "spec")
-
-
 class StartForm(VerbForm):
     """How a graph is started, and which version of it the page showed."""
 

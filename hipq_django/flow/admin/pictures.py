@@ -88,13 +88,16 @@ def _status(child: Any) -> str:
     return ", ".join(words)
 
 
-def of_spec(spec: Any, instance: str, graph: Node | None = None) -> Picture:
+def of_spec(spec: Any, *, instance: str = "", node: Node | None = None) -> Picture:
     """Return the picture of a graph as a spec would make it, whatever is wrong with that.
 
     Each node says whether it is new, stays, or goes.
     """
     nodes = _dict(_dict(spec).get("nodes"))
-    before = {} if graph is None else _before(graph)
+    before: dict[str, str] = {}
+    if node is not None:
+        there = Node.objects.using(node.using).filter(parent=node.pk).order_by("pk")
+        instance, before = node.instance, dict(there.values_list("name", "job_type__name"))
     lines = list(_lines(read_spec(spec)))
     boxes = _own_boxes(
         _named(line.out for line in lines if line.source == OWN_INPUTS),
@@ -111,12 +114,6 @@ def of_spec(spec: Any, instance: str, graph: Node | None = None) -> Picture:
     how = _("disowned") if _dict(spec).get("removed") == "keep" else _("terminated")
     boxes += [Box(name, name, before[name], how, TONES["failed"]) for name in goes[:MAX_CHILDREN]]
     return _picture(boxes, lines, max(len(nodes), len(goes)) > MAX_CHILDREN)
-
-
-def _before(graph: Node) -> dict[str, str]:
-    """Return the components of the nodes that a graph has, by their names."""
-    there = Node.objects.using(graph.using).filter(parent=graph.pk).order_by("pk")
-    return dict(there.values_list("name", "job_type__name"))
 
 
 def _wanted(name: str, given: dict[str, Any], declared: Any, lines: Sequence[Line]) -> Box:

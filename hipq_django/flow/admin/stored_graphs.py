@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
@@ -10,28 +11,24 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.admin.base import HipqAdmin, column
-from hipq_django.admin.row_actions import RowActions, Verb, VerbForm
+from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, by_name
 from hipq_django.conf.instances import get_instances
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
-from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refuse
-from hipq_django.flow.admin.graph_pages import REPLACES, not_allowed, told
-from hipq_django.flow.admin.masking import whole
+from hipq_django.flow.admin.forms import StartForm
 from hipq_django.flow.admin.pictures import of_spec
-from hipq_django.flow.exceptions import FlowError, GraphError
-from hipq_django.flow.graphs.checking import check
+from hipq_django.flow.admin.specs import NewGraphForm, SpecForm, edit_spec, spec_form
+from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.graphs.named import is_declared
-from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
-from hipq_django.models.shown import shown
 
 
 def _start(row: Graph, **how: Any) -> Node:
@@ -63,7 +60,7 @@ class GraphAdmin(RowActions):
     search_fields = ("name",)
     search_help_text = gettext_lazy("A complete name.")
     actions = None
-    verbs = {START.name: START}
+    verbs = by_name(START)
     confirm_template = "hipq_flow/admin/start_graph.html"
 
     class Media:
@@ -113,30 +110,30 @@ class GraphAdmin(RowActions):
         row = None if object_id is None else self.get_object(request, unquote(object_id))
         if object_id is not None and row is None:
             return self.gone(request, object_id)
-        self._check_access(request, row)
-        form = self._spec_form(request, row)
-        spec: Any = NOTHING if row is None else row.spec
-        problems: list[Problem] = []
-        if form.is_bound:
-            spec, problems = self._read(form, row)
-            problems += not_allowed(request, spec, row and row.spec)
-            saved = self._save(request, form, row, problems) if "_save" in request.POST else None
-            if saved is not None:
-                return HttpResponseRedirect(self.url(Graph, "change", saved.pk))
-        return self._page(request, row, form, spec, problems)
-
-    def _check_access(self, request: HttpRequest, row: Graph | None) -> None:
-        looks = row is not None and request.method != "POST"
-        may = self.has_view_permission(request) if looks else self._may(request, "edit_graph")
-        if not may:
+        may_edit, looks = self._may(request, "edit_graph"), row and request.method != "POST"
+        if not (may_edit or (looks and self.has_view_permission(request))):
             raise PermissionDenied
-
-    def _spec_form(self, request: HttpRequest, row: Graph | None) -> SpecForm:
-        sent = request.POST if request.method == "POST" else None
         if row is None:
-            return NewGraphForm(sent)
-        spec = whole(shown(row, row.spec))
-        return SpecForm(sent, initial={"spec": spec, "seen": str(row.version)})
+            form: SpecForm = NewGraphForm(request.POST if request.method == "POST" else None)
+            instance, stored = self._instance, NOTHING
+        else:
+            form = spec_form(request, row, row.spec, str(row.version))
+            instance, stored = row.instance, row.spec
+        edited = edit_spec(
+            request, form, stored, partial(self._write, request, row), instance=instance
+        )
+        if edited.saved:
+            text = _("%(graph)s was saved.") % {"graph": edited.saved}
+            self.message_user(request, text, messages.SUCCESS)
+            return HttpResponseRedirect(self.url(Graph, "change", edited.saved.pk))
+        context = {
+            "title": _("Add graph") if row is None else row.name,
+            "may_edit": may_edit,
+            "save_label": _("Save"),
+            "hint": _("Nodes that were started from it stay as they are."),
+            **({} if row is None else self._of_kept(request, row)),
+        }
+        return self.shown_page(request, "hipq_flow/admin/spec.html", {**context, **edited.said})
 
     @property
     def _instance(self) -> str:
@@ -144,72 +141,22 @@ class GraphAdmin(RowActions):
         names = [each.name for each in get_instances() if each.database == self.database]
         return DEFAULT if DEFAULT in names or not names else names[0]
 
-    def _read(self, form: SpecForm, row: Graph | None) -> tuple[Any, list[Problem]]:
-        """Return the spec that was sent, and what is wrong with it; `NOTHING` if it is none."""
-        instance = self._instance if row is None else row.instance
-        if not form.is_valid():
-            return NOTHING, []
-        spec = form.cleaned_data["spec"]
-        return spec, check(spec, only_public=True, instance=instance)
-
-    def _save(
-        self, request: HttpRequest, form: SpecForm, row: Graph | None, problems: list[Problem]
-    ) -> Graph | None:
-        """Save a graph, with its entry in the history; return None where that was refused."""
-        if not form.is_valid() or errors_of(problems):
-            return None
-        try:
-            with transaction.atomic(using=self.database), write_transaction(self.database):
-                saved = self._write(request, form, row)
-        except GraphError as error:
-            problems[:] = error.problems
-            return None
-        except HipqError as error:
+    def _write(self, request: HttpRequest, row: Graph | None, sent: dict[str, Any]) -> Graph:
+        """Write a graph, with its entry in the history, or neither."""
+        with transaction.atomic(using=self.database), write_transaction(self.database):
             if row is None:
-                form.add_error("name", str(error))
+                row = create_graph(sent["name"], sent["spec"], instance=self._instance)
+                self.log_addition(request, row, "Made by hand.")
             else:
-                refuse(form, "spec", error, str(row.version), str(REPLACES))
-            return None
-        text = _("%(graph)s was saved.") % {"graph": saved}
-        self.message_user(request, text, messages.SUCCESS)
-        return saved
-
-    def _write(self, request: HttpRequest, form: SpecForm, row: Graph | None) -> Graph:
-        values = form.cleaned_data
-        if row is None:
-            saved = create_graph(values["name"], values["spec"], instance=self._instance)
-            self.log_addition(request, saved, "Made by hand.")
-            return saved
-        seen = values["seen"]
-        change_graph(row, values["spec"], version=id_from(seen) or 0)
-        self.log_change(request, row, "Changed spec.")
+                change_graph(row, sent["spec"], version=id_from(sent["seen"]) or 0)
+                self.log_change(request, row, "Changed spec.")
         return row
 
-    def _page(
-        self,
-        request: HttpRequest,
-        row: Graph | None,
-        form: SpecForm,
-        spec: Any,
-        problems: list[Problem],
-    ) -> HttpResponse:
-        instance = self._instance if row is None else row.instance
-        context = {
-            **told(problems),
-            "title": _("Add graph") if row is None else row.name,
-            "form": form,
-            "is_checked": form.is_bound and spec is not NOTHING,
-            "is_hidden": row is not None and is_declared(instance, row.name),
-            "may_edit": self._may(request, "edit_graph"),
-            "picture": None if spec is NOTHING else of_spec(spec, instance),
-            **({} if row is None else self._links(request, row)),
-        }
-        return self.shown_page(request, "hipq_flow/admin/stored_graph.html", context)
-
-    def _links(self, request: HttpRequest, row: Graph) -> dict[str, Any]:
-        """Return where a graph that is kept is deleted and started, by who may."""
+    def _of_kept(self, request: HttpRequest, row: Graph) -> dict[str, Any]:
+        """Return what the page says of a graph that is kept, and leads to."""
         may_delete, may_start = self.has_delete_permission(request), self.may(request, "start_node")
         return {
+            "is_hidden": is_declared(row.instance, row.name),
             "delete_url": self.url(Graph, "delete", row.pk) if may_delete else "",
             "start_url": self.url(Graph, "start", row.pk) if may_start else "",
         }
@@ -234,4 +181,4 @@ class GraphAdmin(RowActions):
 
     def confirm_rows(self, rows: Sequence[Graph], verb: Verb) -> list[Any]:
         """Return the pictures of what is started."""
-        return [of_spec(row.spec, row.instance) for row in rows]
+        return [of_spec(row.spec, instance=row.instance) for row in rows]

@@ -34,7 +34,7 @@ def seen_of(client: Client, graph: Node) -> str:
     return page.partition('name="seen" value="')[2].partition('"')[0]
 
 
-def send(client: Client, graph: Node, spec: Any, button: str = "_apply", seen: str = "") -> Any:
+def send(client: Client, graph: Node, spec: Any, button: str = "_save", seen: str = "") -> Any:
     text = spec if isinstance(spec, str) else json.dumps(spec)
     sent = {"spec": text, "seen": seen or seen_of(client, graph), button: "1"}
     return client.post(page_url(graph, "graph"), sent, follow=True)
@@ -113,7 +113,7 @@ def test_channels_need_the_permission_to_use_them(
     heard = {"component": "flow.each", "inputs": {"in": {"channels": ["/orders"]}}}
     spec = {"nodes": {"one": heard, "three": {"component": "flow.each", **out}}}
 
-    page = send(client, graph, spec, "_apply").content.decode()
+    page = send(client, graph, spec, "_save").content.decode()
 
     said = "nodes.three.outputs.out.channels", "you need the permission hipq_flow.write_port"
     assert [text in page for text in said] == [len(permissions) == 1] * 2
@@ -137,7 +137,7 @@ def test_without_the_permission_nothing_happens(client: Client, graph: Node) -> 
     url = page_url(graph, "graph")
 
     assert client.get(url).status_code == 403
-    assert client.post(url, {"spec": "{}", "_apply": "1"}).status_code == 403
+    assert client.post(url, {"spec": "{}", "_save": "1"}).status_code == 403
     assert "Edit the graph" not in html(client, page_url(graph))
     assert set(graph.children) == {"one", "two"}
 

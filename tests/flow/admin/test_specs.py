@@ -26,7 +26,7 @@ class Edited:
     def __init__(self, kind: str, spec: Any = SPEC) -> None:
         self.row: Any
         if kind == "running":
-            self.row, page, self.button = flow.start(spec), "graph", "_apply"
+            self.row, page, self.button = flow.start(spec), "graph", "_save"
         else:
             self.row, page = Graph.objects.create(name="shop.parts", spec=spec), "change"
             self.button = "_save"
