@@ -18,15 +18,9 @@ from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.graphs.applying import apply
 from hipq_django.flow.graphs.locking import lock_tree
-from hipq_django.flow.library.graph import GRAPH, SPEC
-from hipq_django.flow.lifecycle import locked_node
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
 from hipq_django.flow.settings import flow_settings
-
-
-def spec_of(node: Node) -> Any:
-    """Return the spec of a graph, as it was given."""
-    return node.state_values.get(SPEC)
 
 
 class GraphPages(NodeActions):
@@ -41,7 +35,7 @@ class GraphPages(NodeActions):
         node = self.get_object(request, object_id)
         if node is None or node.job_type.name != GRAPH:
             return self.gone(request, object_id)
-        stored = spec_of(node)
+        stored = node.graph
         form = spec_form(request, node, stored, fingerprint(stored))
         edited = edit_spec(request, form, stored, partial(self._apply, request, node), node=node)
         if edited.saved:
@@ -66,7 +60,7 @@ class GraphPages(NodeActions):
             set_group(room=room),
         ):
             lock_tree(node, sent["spec"])
-            if fingerprint(spec_of(locked_node(node))) != sent["seen"]:
+            if fingerprint(node.graph) != sent["seen"]:
                 raise FlowError(_("Somebody else changed the graph since you opened the page."))
             apply(node, sent["spec"], only_public=True)
             self.log_change(request, node, "Applied a new spec.")
