@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, tick_box
+from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, by_name, tick_box
 from hipq_django.api import control, requeueing
 from hipq_django.domain.states import WAITING
 from hipq_django.domain.uniqueness import KEY_FIELDS
@@ -79,7 +79,8 @@ def _becomes_final(job: Job) -> _StrOrPromise:
         return _("The job has ended, and stays as it is.")
     return _(
         "The job becomes final. A handler that is executing it is not stopped, but its "
-        "result and any answer that still comes are not used."
+        "result and any answer that still comes are not used. The other system is not told, and "
+        "may still do the work."
     )
 
 
@@ -132,42 +133,39 @@ class CancelForm(VerbForm):
         return not self.options.get("descendants")
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "run_now", _("Run now"), "run_job", control.run_now,
-            done=_("Set to run now, its time windows dropped"),
-            action=_("Run the selected jobs now"),
-            is_possible=lambda job: job.state in WAITING,
-            is_of_use=_is_put_off,
-            among=_put_off,
-            useless=_("it is due already, and has no time windows."),
-            warning=_drops_links,
-            confirm=_("Run it without waiting for them"),
-            is_dangerous=True,
-        ),
-        Verb(
-            "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
-            action=_("Requeue the selected final jobs"),
-            is_possible=lambda job: job.is_final,
-            among=_to_requeue,
-            is_locked=True,
-            warning=_said_of_requeue,
-            form=RequeueForm,
-        ),
-        Verb(
-            "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
-            action=_("Cancel the selected jobs"),
-            is_possible=lambda job: not job.is_final or _has_enqueued(job),
-            among=lambda jobs, now: jobs.live(),
-            confirm=_("Cancel this job"),
-            warning=_becomes_final,
-            form=CancelForm,
-            is_dangerous=True,
-        ),
-    )
-}  # fmt: skip
+VERBS = by_name(
+    Verb(
+        "run_now", _("Run now"), "run_job", control.run_now,
+        done=_("Set to run now, its time windows dropped"),
+        action=_("Run the selected jobs now"),
+        is_possible=lambda job: job.state in WAITING,
+        is_of_use=_is_put_off,
+        among=_put_off,
+        useless=_("it is due already, and has no time windows."),
+        warning=_drops_links,
+        confirm=_("Run it without waiting for them"),
+        is_dangerous=True,
+    ),
+    Verb(
+        "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
+        action=_("Requeue the selected final jobs"),
+        is_possible=lambda job: job.is_final,
+        among=_to_requeue,
+        is_locked=True,
+        warning=_said_of_requeue,
+        form=RequeueForm,
+    ),
+    Verb(
+        "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
+        action=_("Cancel the selected jobs"),
+        is_possible=lambda job: not job.is_final or _has_enqueued(job),
+        among=lambda jobs, now: jobs.live(),
+        confirm=_("Cancel this job"),
+        warning=_becomes_final,
+        form=CancelForm,
+        is_dangerous=True,
+    ),
+)  # fmt: skip
 
 
 class JobActions(RowActions):
@@ -193,7 +191,3 @@ class JobActions(RowActions):
     def target(self, row: Job, result: Job) -> Job:
         """Return the job that it led to."""
         return result
-
-    def called(self, row: Job) -> str:  # type: ignore[override]  # these rows are jobs
-        """Return the job's id; its key stands in the list."""
-        return gettext("job %(id)s") % {"id": row.pk}

@@ -16,7 +16,7 @@ from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 from hipq_django.admin.base import column
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
-from hipq_django.admin.row_actions import RowActions, Verb
+from hipq_django.admin.row_actions import RowActions, Verb, by_name
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.options import QUEUE
 from hipq_django.database import clock
@@ -56,27 +56,24 @@ class QueueForm(EditForm):
     )
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "pause", _("Pause"), "change_queue", lambda queue: _set_paused(queue, True),
-            done=_("Paused"),
-            action=_("Pause the selected queues"),
-            is_of_use=lambda queue, now: not queue.paused,
-            useless=_("it is paused already."),
-            is_locked=True,
-        ),
-        Verb(
-            "resume", _("Resume"), "change_queue", lambda queue: _set_paused(queue, False),
-            done=_("Resumed"),
-            action=_("Resume the selected queues"),
-            is_of_use=lambda queue, now: queue.paused,
-            useless=_("it is not paused."),
-            is_locked=True,
-        ),
-    )
-}  # fmt: skip
+VERBS = by_name(
+    Verb(
+        "pause", _("Pause"), "change_queue", lambda queue: _set_paused(queue, True),
+        done=_("Paused"),
+        action=_("Pause the selected queues"),
+        is_of_use=lambda queue, now: not queue.paused,
+        useless=_("it is paused already."),
+        is_locked=True,
+    ),
+    Verb(
+        "resume", _("Resume"), "change_queue", lambda queue: _set_paused(queue, False),
+        done=_("Resumed"),
+        action=_("Resume the selected queues"),
+        is_of_use=lambda queue, now: queue.paused,
+        useless=_("it is not paused."),
+        is_locked=True,
+    ),
+)  # fmt: skip
 
 
 def _set_paused(queue: Queue, paused: bool) -> None:

@@ -17,13 +17,13 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext_lazy as _, ngettext, override
+from django.utils.translation import gettext_lazy as _, override
 
 from hipq_django.admin import selection
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.admin.selection import Selection
-from hipq_django.database.errors import is_locked_out, is_refusal, said_of
+from hipq_django.database.errors import said_of
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
@@ -112,9 +112,8 @@ class Verb:
     is_atomic: bool = True
     """Whether it is one transaction, with its line in the history; not what works in pages."""
     is_locked: bool = False
-    """Whether the row is locked, and looked at once more, before it is done: of two operators who
-    do it in the same instant the second changes nothing, and so does one whose page did not warn
-    of what there is to be warned of by now."""
+    """Whether the row is locked, and checked once more, before it is done. Then nothing is done
+    where another operator was faster, or where the page lacked a warning that holds by now."""
     is_dangerous: bool = False
     """Whether the button that does it is red."""
 
@@ -122,14 +121,6 @@ class Verb:
 def by_name(*verbs: Verb) -> dict[str, Verb]:
     """Return verbs by their names, in the order of their buttons."""
     return {verb.name: verb for verb in verbs}
-
-
-class _RefusedError(HipqError):
-    """The database refuses it for this row; others may go on."""
-
-
-class _LeftError(HipqError):
-    """Another operator has just done something to the row, which is left; the text says so."""
 
 
 class RowActions(RowPages):
@@ -198,14 +189,12 @@ class RowActions(RowPages):
         """Do it; raise `HipqError` also where the database refuses it, or does not wait longer."""
         try:
             return self._perform(request, row, verb, form)
-        except DatabaseError as error:
-            if not (is_refusal(error) or is_locked_out(error)):
-                raise
+        except DatabaseError as error:  # after an outage the rest of the page fails, too
             text = _("The database refused it: %(error)s")
-            raise _RefusedError(text % {"error": said_of(error)}) from error
+            raise HipqError(text % {"error": said_of(error)}) from error
 
     def _check_once_more(self, request: HttpRequest, row: Any, verb: Verb) -> None:
-        """Lock the row; raise `_LeftError` if it is of no use any more, or warns of something new.
+        """Lock the row; raise `HipqError` if it is of no use any more, or warns of something new.
 
         The page sends the whole text of its warnings: of several rows, that of all of them.
         """
@@ -214,26 +203,22 @@ class RowActions(RowPages):
         if current is None:
             return
         if self._is_useless(current, verb):
-            raise _LeftError(self._left(self.called(row), verb))
+            raise HipqError(self._left(current, verb))
         warning = str(verb.warning(current))
         if warning not in request.POST.get("warned", ""):
             text = _("%(row)s was left as it is. Your page did not say this yet: %(warning)s")
-            raise _LeftError(text % {"row": self.called(row), "warning": warning})
+            raise HipqError(text % {"row": title(row), "warning": warning})
 
     def _is_useless(self, row: Any, verb: Verb) -> bool:
-        """Return whether it can be done to a row and would change nothing but what it hides."""
+        """Return whether it can be done to a row, and would change nothing but hidden values."""
         return verb.is_possible(row) and not verb.is_of_use(row, self.now)
 
     def _is_open(self, row: Any, verb: Verb) -> bool:
         return verb.is_possible(row) and verb.is_of_use(row, self.now)
 
-    def _left(self, what: str, verb: Verb) -> str:
+    def _left(self, row: Model, verb: Verb) -> str:
         text = _("%(row)s was left as it is: %(reason)s")
-        return text % {"row": what, "reason": verb.useless}
-
-    def called(self, row: Model) -> str:
-        """Return what a row is called where it is refused."""
-        return title(row)
+        return text % {"row": title(row), "reason": verb.useless}
 
     # From the list
 
@@ -278,23 +263,12 @@ class RowActions(RowPages):
 
     def _report_rest(self, request: HttpRequest, chosen: Selection) -> None:
         """Say of which rows nothing was done, and what to do about it."""
-        if chosen.missing:
-            text = ngettext(
-                "%(count)s selected %(rows)s was left as it is: it is not in this list any more.",
-                "%(count)s selected %(rows)s were left as they are: they are not in this list any "
-                "more.",
-                chosen.missing,
-            )
-            self._warn(request, text, chosen.missing)
         if rest := chosen.count_rest(self.now):
-            self._warn(request, REST, rest)
-        if not (chosen.ids or chosen.missing):
+            self.message_user(request, REST % self._counted(rest), messages.WARNING)
+        if not chosen.ids:
             none = _("Nothing was done: this list has no %(rows)s to which it can be done.")
             values = {"rows": self.opts.verbose_name_plural}
             self.message_user(request, none % values, messages.WARNING)
-
-    def _warn(self, request: HttpRequest, text: _StrOrPromise, number: int) -> None:
-        self.message_user(request, text % self._counted(number), messages.WARNING)
 
     def _counted(self, number: int) -> dict[str, str]:
         rows = model_ngettext(self.opts, number)
@@ -316,15 +290,13 @@ class RowActions(RowPages):
         if row is None:
             text = _("%(kind)s %(id)s does not exist any more; it was pruned.")
             return text % {"kind": self.opts.verbose_name, "id": pk}
-        what = self.called(row)
-        if self._is_useless(row, verb):
-            return self._left(what, verb)
         try:
+            if self._is_useless(row, verb):
+                return self._left(row, verb)
             self._try(request, row, verb, form)
-        except _LeftError as error:
-            return str(error)
         except HipqError as error:
-            return _("%(row)s: %(error)s") % {"row": what, "error": error}
+            what, said = title(row), str(error)
+            return said if what in said else f"{what}: {said}"
         return ""
 
     # From the page
@@ -381,7 +353,7 @@ class RowActions(RowPages):
         if row is None:
             return self.gone(request, object_id)
         if self._is_useless(row, verb):
-            return self._refused(request, row, self._left(title(row), verb))
+            return self._refused(request, row, self._left(row, verb))
         form = self._form(request, verb, [row])
         if question := self._question(request, verb, [row], form):
             return self._ask(request, verb, [row], question)

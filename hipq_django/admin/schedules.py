@@ -16,7 +16,7 @@ from django.utils.translation import gettext, gettext_lazy as _, ngettext
 from hipq_django.admin import schedule_runs, schedule_times
 from hipq_django.admin.base import column
 from hipq_django.admin.display import NOTHING, badge, format_number, local_text, when
-from hipq_django.admin.row_actions import RowActions, Verb
+from hipq_django.admin.row_actions import RowActions, Verb, by_name
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
 from hipq_django.conf.instances import get_instances
 from hipq_django.domain.states import NONE
@@ -42,58 +42,55 @@ def _backfill(row: Schedule, start: datetime, end: datetime) -> Backfilled:
     return Backfilled(start, end, len(jobs))
 
 
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "run_now", _("Run now"), "run_schedule",
-            lambda row: api.run_schedule(row.name, instance=row.instance),
-            done=_("Run by hand"),
-            action=_("Run the selected schedules now"),
+VERBS = by_name(
+    Verb(
+        "run_now", _("Run now"), "run_schedule",
+        lambda row: api.run_schedule(row.name, instance=row.instance),
+        done=_("Run by hand"),
+        action=_("Run the selected schedules now"),
+    ),
+    Verb(
+        "pause", _("Pause"), "pause_schedule",
+        lambda row: api.pause_schedule(row.name, instance=row.instance),
+        done=_("Paused"),
+        action=_("Pause the selected schedules"),
+        is_of_use=lambda row, now: not row.paused,
+        among=lambda rows, now: rows.filter(paused=False),
+        useless=_("it is paused already."),
+        is_locked=True,
+    ),
+    Verb(
+        "resume", _("Resume"), "pause_schedule",
+        lambda row: api.resume_schedule(row.name, instance=row.instance),
+        done=_("Resumed"),
+        action=_("Resume the selected schedules"),
+        is_of_use=lambda row, now: row.paused,
+        among=lambda rows, now: rows.filter(paused=True),
+        useless=_("it is not paused."),
+        is_locked=True,
+    ),
+    Verb(
+        "backfill", _("Backfill"), "run_schedule", _backfill, done=_("Backfilled"),
+        warning=lambda row: _(
+            "A job is made for each due time in this span that has none yet. They run one "
+            "after the other, unless the schedule allows them to overlap."
         ),
-        Verb(
-            "pause", _("Pause"), "pause_schedule",
-            lambda row: api.pause_schedule(row.name, instance=row.instance),
-            done=_("Paused"),
-            action=_("Pause the selected schedules"),
-            is_of_use=lambda row, now: not row.paused,
-            among=lambda rows, now: rows.filter(paused=False),
-            useless=_("it is paused already."),
-            is_locked=True,
+        confirm=_("Make the jobs"),
+        form=BackfillForm,
+    ),
+    Verb(
+        "delete", _("Delete"), "delete_schedule",
+        lambda row: api.unschedule(row.name, instance=row.instance),
+        done=_("Deleted"),
+        action=_("Delete the selected schedules"),
+        is_possible=lambda row: not api.belongs_to_code(row),
+        warning=lambda row: _(
+            "The schedule is deleted, and what became of its due times. Its jobs stay."
         ),
-        Verb(
-            "resume", _("Resume"), "pause_schedule",
-            lambda row: api.resume_schedule(row.name, instance=row.instance),
-            done=_("Resumed"),
-            action=_("Resume the selected schedules"),
-            is_of_use=lambda row, now: row.paused,
-            among=lambda rows, now: rows.filter(paused=True),
-            useless=_("it is not paused."),
-            is_locked=True,
-        ),
-        Verb(
-            "backfill", _("Backfill"), "run_schedule", _backfill, done=_("Backfilled"),
-            warning=lambda row: _(
-                "A job is made for each due time in this span that has none yet. They run one "
-                "after the other, unless the schedule allows them to overlap."
-            ),
-            confirm=_("Make the jobs"),
-            form=BackfillForm,
-        ),
-        Verb(
-            "delete", _("Delete"), "delete_schedule",
-            lambda row: api.unschedule(row.name, instance=row.instance),
-            done=_("Deleted"),
-            action=_("Delete the selected schedules"),
-            is_possible=lambda row: not api.belongs_to_code(row),
-            warning=lambda row: _(
-                "The schedule is deleted, and what became of its due times. Its jobs stay."
-            ),
-            confirm=_("Delete this schedule"),
-            is_dangerous=True,
-        ),
-    )
-}  # fmt: skip
+        confirm=_("Delete this schedule"),
+        is_dangerous=True,
+    ),
+)  # fmt: skip
 
 
 @admin.register(Schedule)

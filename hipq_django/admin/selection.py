@@ -27,8 +27,6 @@ class Selection:
 
     ids: Sequence[int]
     """Their ids; of very many, the first."""
-    missing: int
-    """How many of the selected are not in the list any more."""
     rows: QuerySet[Any]
     """All rows that the list has."""
     verb: Verb
@@ -40,14 +38,12 @@ class Selection:
         """Return what was selected; once it is confirmed, that is what the page had named."""
         is_across = request.POST.get("select_across") == "1"
         if is_across and "confirmed" not in request.POST:
-            found, named = verb.among(rows, now) if verb.among else rows, set[int]()
+            found = verb.among(rows, now) if verb.among else rows
         else:
-            named = set(map(int, request.POST.getlist(ACTION_CHECKBOX_NAME)))
-            found = rows.filter(pk__in=named)
+            found = rows.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
         ids = list(found.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
         is_in_turn = is_across and verb.among is not None
-        kept = ids[:MAX_ROWS] if is_in_turn else ids
-        return cls(kept, len(named.difference(ids)), rows, verb, is_across)
+        return cls(ids[:MAX_ROWS] if is_in_turn else ids, rows, verb, is_across)
 
     @property
     def is_too_large(self) -> bool:

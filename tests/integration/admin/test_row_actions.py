@@ -291,10 +291,8 @@ def test_of_several_the_refused_are_named_and_the_others_go_on(admin_client: Cli
 
     assert messages_of(response) == [
         "Set to run now, its time windows dropped: 1 job.",
-        f"job {done.pk}: run_now: job {done.pk} is final (succeeded); use requeue to run it once "
-        "more.",
-        f"job {running.pk}: run_now: job {running.pk} is running; this is for waiting jobs, in "
-        "initial or retry.",
+        f"run_now: job {done.pk} is final (succeeded); use requeue to run it once more.",
+        f"run_now: job {running.pk} is running; this is for waiting jobs, in initial or retry.",
     ]
     assert (history(done), history(running)) == ([], [])
     assert (
@@ -388,23 +386,6 @@ def test_what_cannot_be_taken_in_turn_is_refused_as_a_whole(
     response = act(admin_client, "run_now", *schedules, **ALL)
     assert messages_of(response) == ["Nothing was done: select at most 2 schedules at a time."]
     assert not Job.objects.exists()
-
-
-@pytest.mark.parametrize("gone", [1, 2])
-def test_selected_rows_that_left_the_list_are_counted(admin_client: Client, gone: int) -> None:
-    jobs = [put_off() for _ in range(2)]
-    for job in jobs[:gone]:
-        hipq.cancel(job)
-
-    sent = {"action": "run_now", ACTION_BOX: [job.pk for job in jobs]}
-    *done, said = messages_of(admin_client.post(f"{list_url(Job)}?state=retry", sent, follow=True))
-
-    assert len(done) == 2 - gone
-    assert said == (
-        "1 selected job was left as it is: it is not in this list any more."
-        if gone == 1
-        else "2 selected jobs were left as they are: they are not in this list any more."
-    )
 
 
 # Nothing is done without a line in the history
