@@ -146,19 +146,6 @@ def _bound(connection: Any) -> None:
         connection.close()
 
 
-def leave_pools() -> None:
-    """Close all connections, and use no pool from now on: each keeps some sessions open.
-
-    For a process that asks the database hardly ever, and executes nothing of the project.
-    """
-    connections.close_all()
-    for connection in connections.all(initialized_only=True):
-        if connection.settings_dict["OPTIONS"].get("pool"):
-            connection.close_pool()  # type: ignore[attr-defined]  # its backend has pools
-    for alias in connections:
-        connections.settings[alias]["OPTIONS"].pop("pool", None)
-
-
 def tcp_options(silence_seconds: float) -> dict[str, Any]:
     """Return libpq's options by which a connection notices within a silence that it is dead.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-
-from django.db import connections
 
 from hipq_django import events
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_outage, said_of
+from hipq_django.database.errors import in_one_line
 from hipq_django.database.isolation import LEAST_PAUSE, Isolation
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
@@ -71,7 +69,7 @@ class ConsumerProcess(RegisteredProcess):
             self._back_off.reset()
             self.in_flight = list(received)
             if not received:
-                self._look_at_database()
+                self._guarded(self._ensure_registered)
             elif self._store():
                 source.acknowledge(received)
         except ConfigurationError:
@@ -105,6 +103,7 @@ class ConsumerProcess(RegisteredProcess):
         self, left: dict[int, Received], free: Sequence[int], left_alone: Isolation[int]
     ) -> None:
         """Store messages, and take out of what is `left` those that are committed."""
+        self._ensure_registered()
 
         def store(some: Sequence[int]) -> int:
             self._intake.take_all([left[n] for n in some])
@@ -115,40 +114,6 @@ class ConsumerProcess(RegisteredProcess):
             del left[n]
 
         left_alone.move(free, store, keep)
-
-    def _look_at_database(self) -> None:
-        """Note whether the database is away; without messages only the heartbeat queries it.
-
-        It may also have found that this consumer was declared lost.
-        """
-        if self.heartbeat.goes_through():
-            self._guarded(lambda: None)
-        else:
-            self._outage.begin()
-
-    def _guarded(self, store: Callable[[], None]) -> None:
-        """Run a step with the database; wait after a failure."""
-        self._began_pass = steady()
-        try:
-            renew_broken(self.using)
-            self._ensure_registered(after_outage=self._outage.is_on)
-            store()
-        except Exception as error:
-            if is_outage(error):
-                self._outage.begin()
-            connections[self.using].close()
-            seconds = self._back_off.next_seconds()
-            events.warning(
-                "back_off",
-                f"database: {said_of(error)}",
-                source=self.settings.name,
-                messages=len(self.in_flight),
-                seconds=round(seconds, 2),
-            )
-            self._sleep(seconds)
-        else:
-            self._back_off.reset()
-            self._outage.end()
 
     def _sleep(self, seconds: float) -> None:
         if not self._stops:

@@ -11,7 +11,6 @@ from django.db import connections
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_locked_out
 from hipq_django.database.isolation import Isolation
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
@@ -41,7 +40,6 @@ class Heartbeat(OwnThread):
         self._tells = tells
         self._on_lost = on_lost
         self._has_row = True
-        self._left_alone = Isolation[str]("heartbeat", "worker")
         self.last = self.unbroken_since = self._began = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
@@ -65,10 +63,6 @@ class Heartbeat(OwnThread):
         gap = GAP_BEATS * self.worker.heartbeat_seconds
         return self._has_row and steady() - self.last <= gap
 
-    def goes_through(self) -> bool:
-        """Return whether the last beat could be written."""
-        return self.unbroken_since < float("inf")
-
     def beat(self) -> bool:
         """Write one beat; return False if the others have declared this worker lost."""
         began = steady()
@@ -78,10 +72,7 @@ class Heartbeat(OwnThread):
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()
             self._has_row = bool(live.update(heartbeat_time=moment, **self._tells()))
-        except Exception as error:
-            if is_locked_out(error):
-                self._was_locked(began, error)
-                return True
+        except Exception:
             self.unbroken_since = float("inf")
             raise
         if self._has_row:
@@ -103,15 +94,6 @@ class Heartbeat(OwnThread):
         if gap or self.unbroken_since > began:
             self.unbroken_since = began
         self.last = began
-        self._left_alone.forget([self.worker.name])
-
-    def _was_locked(self, began: float, error: Exception) -> None:
-        """Go on: nobody can declare this worker lost without the same lock.
-
-        But it is not sure that the others can beat.
-        """
-        self.last = self.unbroken_since = began
-        self._left_alone.leave(self.worker.name, error)
 
     def _run(self) -> None:
         bound_waits(self.using)
@@ -122,8 +104,7 @@ class Heartbeat(OwnThread):
                 if not self.beat():
                     self._on_lost()
                 back_off.reset()
-                # When a lock ends, this is to be the first that gets it.
-                pause = self.worker.heartbeat_seconds if self._left_alone.is_calm else 0.0
+                pause = self.worker.heartbeat_seconds
             except Exception as error:
                 log_failure("heartbeat_failed", error, worker=self.worker.name)
                 connections[self.using].close()

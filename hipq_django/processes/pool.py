@@ -170,12 +170,12 @@ class ThreadPool:
     def _run(self, number: int) -> None:
         try:
             open_caches()
-            while not self._is_done(number):
+            while not self._execute_until_stopped(number):
                 pass
         finally:
             connections.close_all()
 
-    def _is_done(self, number: int) -> bool:
+    def _execute_until_stopped(self, number: int) -> bool:
         """Execute claims until the thread is to end; return False if something hit it meanwhile.
 
         Code of a handler may raise something in its thread from another one, and late. It must

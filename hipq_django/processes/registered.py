@@ -16,14 +16,14 @@ from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line
+from hipq_django.database.errors import DeclaredLostError, in_one_line, is_outage, said_of
 from hipq_django.database.isolation import RowsLeftAloneError
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.job_types.registry import has_sensitive
 from hipq_django.models import Worker
-from hipq_django.processes.connections import look_after_own
+from hipq_django.processes.connections import look_after_own, renew_broken
 from hipq_django.processes.heartbeat import Heartbeat
-from hipq_django.processes.outage import BackOff, Outage
+from hipq_django.processes.outage import BackOff
 from hipq_django.processes.watchdog import Watchdog
 
 
@@ -87,7 +87,10 @@ class RegisteredProcess(ABC):
         self._own_stops = 0
         self._awake: SimpleQueue[None] = SimpleQueue()
         self._back_off = BackOff()
-        self._outage = Outage(self.kind, self.name)
+        self._is_away = False
+        """Whether the database is away."""
+        self._last_answer = steady()
+        """When the database answered last."""
         self.troubles = Troubles(instance, self.using)
         self._began_pass = steady()
         self._is_asleep = False
@@ -133,6 +136,51 @@ class RegisteredProcess(ABC):
         """Return a value that stops changing while a pass hangs."""
         return object() if self._is_asleep else self._began_pass
 
+    @property
+    def _named(self) -> dict[str, Any]:
+        """The field of the log that identifies it."""
+        return {self.kind: self.name}
+
+    # Errors
+
+    def _guarded(self, step: Callable[[], object]) -> bool:
+        """Run a step; after an error back off, then go on. Return False if it failed."""
+        self._began_pass = steady()
+        try:
+            renew_broken(self.using)
+            done = bool(step())
+        except Exception as error:
+            self._back_off_after(error)
+            return False
+        self._back_off.reset()
+        self._note_answer()
+        self.troubles.end("pass")
+        return done
+
+    def _note_answer(self) -> None:
+        if self._is_away:
+            seconds = round(steady() - self._last_answer, 1)
+            events.warning(
+                "database_back", "the database is back", **self._named, away_seconds=seconds
+            )
+        self._is_away, self._last_answer = False, steady()
+
+    def _back_off_after(self, error: Exception) -> None:
+        """Note what an error means for the whole process, and wait before the next step."""
+        if isinstance(error, DeclaredLostError):
+            self.heartbeat.note_lost()
+        elif is_outage(error):
+            self._is_away = True
+        else:
+            self.troubles.tell("pass", error)
+            if not isinstance(error, Error):
+                events.error("pass_failed", **self._named, exception=error)
+        connections[self.using].close()
+        seconds = self._back_off.next_seconds()
+        about = {**self._named, "in_flight": len(self.in_flight), "seconds": round(seconds, 2)}
+        events.warning("back_off", said_of(error), **about)
+        self._sleep(seconds)
+
     # Belonging
 
     def _begin(self) -> None:
@@ -155,16 +203,15 @@ class RegisteredProcess(ABC):
             **self._row,
         )
 
-    def _ensure_registered(self, *, after_outage: bool) -> None:
+    def _ensure_registered(self) -> None:
         """After a long silence, or an outage, claim nothing before a beat is written.
 
         A process that was stopped, or cut off, may have been declared lost; it goes on as a new
         one.
         """
-        if (self.heartbeat.is_fresh() and not after_outage) or self.heartbeat.beat():
+        if (self.heartbeat.is_fresh() and not self._is_away) or self.heartbeat.beat():
             return
-        fields: dict[str, Any] = {self.kind: self.name}
-        events.error("declared_lost", **fields)
+        events.error("declared_lost", **self._named)
         self._register_anew()
         self.heartbeat.begin_anew(self.worker)
 
@@ -175,16 +222,14 @@ class RegisteredProcess(ABC):
         """Write and log how it ends."""
         self.worker.state = state
         self._try(lambda: bool(self.worker.live_row().update(state=state)))
-        fields: dict[str, Any] = {self.kind: self.name}
-        events.info(f"{self.kind}_{state.value}", **fields)
+        events.info(f"{self.kind}_{state.value}", **self._named)
 
     def _try(self, step: Callable[[], bool]) -> None:
         """Do a step of the end, which comes all the same if it fails."""
         try:
             step()
         except Error as error:
-            fields: dict[str, Any] = {self.kind: self.name}
-            events.warning("not_deregistered", in_one_line(error), **fields)
+            events.warning("not_deregistered", in_one_line(error), **self._named)
 
 
 def declare_lost(instance: str, rows: Sequence[int]) -> None:

@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from math import inf
 
-from django.db import Error, connections
-
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import DeclaredLostError, in_one_line, is_outage, said_of
+from hipq_django.database.errors import DeclaredLostError, is_outage
 from hipq_django.database.locks import takes_writers_together
 from hipq_django.extensions import tell_of_start
 from hipq_django.maintenance.duties import (
@@ -25,16 +23,15 @@ from hipq_django.maintenance.duties import (
     often_seconds,
 )
 from hipq_django.models import Worker
-from hipq_django.processes.connections import bound_waits, renew_broken
-from hipq_django.processes.declaring import Declaring
+from hipq_django.processes.connections import bound_waits
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.held_threads import HeldThreads
 from hipq_django.processes.options import WorkerOptions
-from hipq_django.processes.outage import Standstill
 from hipq_django.processes.own_threads import Listener, ResultWriter
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.recycling import Recycling
 from hipq_django.processes.registered import RegisteredProcess
+from hipq_django.processes.row_sync import RowSync
 from hipq_django.processes.stop_signals import ENDED_ITSELF
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
@@ -96,9 +93,11 @@ class WorkerProcess(RegisteredProcess):
         self._supervisors_stops = 0
         self._drain_ends = inf
         self._recycling = Recycling(options)
-        self._standstill = Standstill()
+        self._drained: tuple[int, int] | None = None
+        self._drained_at = steady()
+        """How many results and handlers the drain has waited for lastly, and since when."""
         self._claimed = 0
-        self.declaring = Declaring(self.config)
+        self.row_sync = RowSync(self.config)
         self._woken_at = 0.0
         self._takes_writers_together = takes_writers_together(self.using)
         self.batch = self.in_flight = CurrentBatch(self.config.silence_seconds)
@@ -108,7 +107,7 @@ class WorkerProcess(RegisteredProcess):
         self._held = HeldThreads(self.name, self.using, self.pool, self.troubles)
 
     def _run(self) -> None:
-        self.declaring.start()
+        self.row_sync.start()
         self._begin()
         self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
@@ -201,7 +200,7 @@ class WorkerProcess(RegisteredProcess):
 
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
-        self._ensure_registered(after_outage=self._outage.is_on)
+        self._ensure_registered()
         was_empty = not self.batch
         try:
             self._claimed += self.scheduler.run_once()
@@ -237,9 +236,9 @@ class WorkerProcess(RegisteredProcess):
             self._duty_of_overdue_jobs(often),
             Duty("look_at_threads", often, self._held.look),
             Duty("decide_without_thread", often, scheduler.decide_without_thread),
-            Duty("declare_schedules", beat, self.declaring.declare),
+            Duty("declare_schedules", beat, self.row_sync.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
-            Duty("retire_schedules", beat, self.declaring.retire),
+            Duty("retire_schedules", beat, self.row_sync.retire),
             Duty("sweep_companions", often, lambda: companions.sweep(self.config, scheduler.steps)),
             *duties_of_instance(self.config, self.worker),
             Duty("recover_lost", look, witness.recover_lost, left_alone=witness.not_recovered),
@@ -291,40 +290,9 @@ class WorkerProcess(RegisteredProcess):
     def _sleep(self, seconds: float) -> None:
         super()._sleep(min(seconds, max(0.0, self._drain_ends - steady())))
 
-    def _guarded(self, step: Callable[[], bool]) -> bool:
-        """Run a step; after an error of the database back off, then go on."""
-        self._began_pass = steady()
-        try:
-            renew_broken(self.using)
-            done = step()
-        except Exception as error:
-            self._back_off_after(self._note_failure(error))
-            return False
-        self._back_off.reset()
-        self._outage.end()
-        self.troubles.end("pass")
-        return done
-
-    def _note_failure(self, error: Exception) -> str:
-        """Note why a step has failed; return it in a few words."""
-        if isinstance(error, DeclaredLostError):
-            self.heartbeat.note_lost()
-            return "others have declared it lost"
-        if is_outage(error):
-            self._outage.begin()
-            return f"database: {in_one_line(error)}"
-        self.troubles.tell("pass", error)
-        if isinstance(error, Error):
-            return f"database: {said_of(error)}"
-        events.error("pass_failed", worker=self.name, exception=error)
-        return f"pass: {error!r}"
-
-    def _back_off_after(self, reason: str) -> None:
-        connections[self.using].close()
-        seconds = self._back_off.next_seconds()
-        events.warning("back_off", reason, worker=self.name, seconds=round(seconds, 2))
+    def _back_off_after(self, error: Exception) -> None:
         self._duties.forget()
-        self._sleep(seconds)
+        super()._back_off_after(error)
 
     def _is_without_supervisor(self) -> bool:
         """Whether the supervisor that started this process is gone."""
@@ -336,7 +304,7 @@ class WorkerProcess(RegisteredProcess):
         self._row["schedules"] = declared.names(self.config.name)
         super()._register()
         self._registered(self.worker.pk)
-        self.declaring.registered(self.worker)
+        self.row_sync.registered(self.worker)
         events.info(
             "worker_started",
             worker=self.name,
@@ -407,25 +375,31 @@ class WorkerProcess(RegisteredProcess):
     def _is_cut_off(self) -> bool:
         """Whether nothing executes, and nothing could be written for so long that it is lost.
 
-        The database has been away, or somebody has kept the rows or a table locked. The end of the
-        last handler is noted before it is asked since when nothing moves: until then nothing could
-        be written, however long it ran.
+        The database is away, or somebody keeps the rows or a table locked.
         """
         executing = len(self.pool.executing())
-        self._standstill.note((len(self.batch), executing))
-        seconds = max(self._outage.seconds, self._standstill.seconds)
-        return not executing and seconds >= self.config.silence_seconds
+        state = len(self.batch), executing
+        if state != self._drained:
+            self._drained, self._drained_at = state, steady()
+        return not executing and self._standing_seconds >= self.config.silence_seconds
+
+    @property
+    def _standing_seconds(self) -> float:
+        """For how long the drain has not moved."""
+        return steady() - self._drained_at
 
     def _report_unwritten(self) -> None:
         """Log the jobs whose results could not be written; others run them again."""
-        ids = self.batch.ids
         events.error(
-            "worker_cut_off", "it stops; the results of these jobs could not be written",
-            worker=self.name, away_seconds=round(self._outage.seconds), results=len(ids), jobs=ids,
-        )  # fmt: skip
+            "worker_cut_off",
+            "it stops; the results of these jobs could not be written",
+            worker=self.name,
+            away_seconds=round(self._standing_seconds),
+            jobs=self.batch.ids,
+        )
 
     def _persist(self) -> bool:
-        if self._outage.is_on:
+        if self._is_away:
             self.heartbeat.beat()  # without results there is nothing else that asks the database
         self.scheduler.look_after_reservations()  # who is killed now has lost what has started
         self.scheduler.persist_batch()

@@ -122,7 +122,7 @@ def retire_schedules(process: Process, declare: Declare) -> Any:
     declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
     declared.sync("default")
     declare.forget_all()
-    process.declaring.has_schedules = True
+    process.row_sync.has_schedules = True
     return Schedule.objects.all(), Schedule.objects.filter(retired=True).count
 
 

@@ -59,17 +59,48 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> bool:
     return any("oops" in str(one.exc_info) for one in records)
 
 
-def test_the_heart_beats_on(caplog: pytest.LogCaptureFixture) -> None:
+def heart(fault: RaisesOnce) -> OwnThread | Watchdog:
     worker = WorkerFactory.create(heartbeat_seconds=0.01)
-    in_flight = RaisesOnce()
+    return Heartbeat(worker, lambda: {"executing": fault()}, lambda: None)
 
-    def executing() -> int:
-        return Worker.objects.get(pk=worker.pk).executing
 
-    with running(Heartbeat(worker, lambda: {"executing": in_flight()}, lambda: None)):
-        eventually(lambda: executing() > 1, "it beats")
+def listener(fault: RaisesOnce) -> OwnThread | Watchdog:
+    def wake(queue: str) -> None:
+        fault(queue)
 
-    assert said(caplog, "heartbeat_failed")
+    return Listener(WorkerFactory.create(), get_instance(), wake)
+
+
+def dog(fault: RaisesOnce) -> OwnThread | Watchdog:
+    return Watchdog("w", 0.01, fault)
+
+
+@pytest.mark.parametrize(
+    ("make", "event"),
+    [
+        (heart, "heartbeat_failed"),
+        (dog, "watchdog_failed"),
+        pytest.param(listener, "listening_failed", marks=pytest.mark.postgres),
+    ],
+)
+def test_a_thread_goes_on_after_a_fault(
+    make: Callable[[RaisesOnce], OwnThread | Watchdog],
+    event: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(watchdog, "MIN_SECONDS", 0.01)
+    fault = RaisesOnce()
+
+    def has_gone_on() -> bool:
+        if make is listener:
+            notify.send(connection, "default", "a")
+        return fault.calls > 2
+
+    with running(make(fault)):
+        eventually(has_gone_on, "it goes on")
+
+    assert said(caplog, event)
 
 
 @pytest.mark.postgres
@@ -98,35 +129,6 @@ def test_a_connection_that_was_ended_while_it_was_idle_is_opened_anew(
     assert use()
     assert heart.unbroken_since == began
     assert not [one for one in caplog.records if getattr(one, "event", "") == "back_off"]
-
-
-@pytest.mark.postgres
-def test_the_listener_listens_on(caplog: pytest.LogCaptureFixture) -> None:
-    worker, config, wake = WorkerFactory.create(), get_instance(), RaisesOnce()
-
-    def is_woken() -> bool:
-        notify.send(connection, config.name, "a")
-        return wake.calls > 2
-
-    def wake_up(queue: str) -> None:
-        wake(queue)
-
-    with running(Listener(worker, config, wake_up)):
-        eventually(is_woken, "a message has come")
-
-    assert said(caplog, "listening_failed")
-
-
-def test_the_watchdog_watches_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(watchdog, "MIN_SECONDS", 0.01)
-    passes = RaisesOnce()
-
-    with running(Watchdog("w", 0.01, passes)):
-        eventually(lambda: passes.calls > 1, "it looks again")
-
-    assert said(caplog, "watchdog_failed")
 
 
 def test_the_watchdog_ends_a_process_whose_pass_hangs_while_the_heart_beats(

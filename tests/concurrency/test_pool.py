@@ -164,7 +164,7 @@ def test_connections_of_threads_that_a_handler_starts_are_closed_with_them(
     assert len(opened) == 3
 
 
-STEPS = {"_is_done", "_take_next", "_await_next", "_work_on", "_deliver", "deliver"}
+STEPS = {"_execute_until_stopped", "_take_next", "_await_next", "_work_on", "_deliver", "deliver"}
 """What a thread does of its own for a claim."""
 
 MOMENTS = ("CALL", "RESUME", "JUMP_BACKWARD")
@@ -223,9 +223,9 @@ def test_what_hits_a_thread_at_any_moment_takes_no_claim_with_it(declare: Declar
         pool.start([claim])
         pool.close()
         hitting = Hitting(moment)
-        hitting.during(partial(pool._is_done, 0))
+        hitting.during(partial(pool._execute_until_stopped, 0))
         was_hit = hitting.is_over
-        pool._is_done(0)
+        pool._execute_until_stopped(0)
         [result] = batch.lease().results
         results[type(result).__name__] += 1
 

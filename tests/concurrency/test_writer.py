@@ -180,16 +180,6 @@ def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
 
 
-def test_a_stopping_writer_ends_what_it_is_writing(crew: WritingCrew, hold: Hold) -> None:
-    closing = threading.Thread(target=crew.writer.close)
-    closing.start()
-    hold.end()
-    closing.join(PATIENCE_SECONDS)
-
-    assert not closing.is_alive()
-    assert crew.batch.ids == []
-
-
 def test_many_results_are_the_writers_before_it_comes(gate: threading.Event) -> None:
     """Else the scheduler would write them, and claim nothing meanwhile."""
     with working(Crew(MANY)) as crew:

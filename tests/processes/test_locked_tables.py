@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,11 @@ from django.apps import apps
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django.database import clock
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
 from tests.processes.conftest import Process, Workers, eventually, hold
-from tests.processes.forked import HEARTBEAT_MIN
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -89,31 +85,6 @@ def test_each_table_in_turn(workers: Workers) -> None:
 
     assert " ERROR " not in workers.log.read_text()
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
-
-
-def has_beaten_within(seconds: float) -> bool:
-    worker = Worker.objects.get()
-    return clock.now(worker.using) - worker.heartbeat_time < timedelta(seconds=seconds)
-
-
-def test_a_worker_whose_own_row_is_locked_goes_on(workers: Workers) -> None:
-    """Nobody can declare it lost without that lock; its connections are well."""
-    silence = 1.5
-    workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({HEARTBEAT_MIN: silence})
-    started(workers)
-    in_time()
-
-    with closing(Session()) as session:
-        session.begin()
-        session(Worker.objects.select_for_update().get)
-        eventually(lambda: not has_beaten_within(2 * silence), "its last beat is old")
-        in_time()
-    eventually(lambda: has_beaten_within(1), "its heart beats")
-    in_time()
-
-    log = workers.log.read_text()
-    assert not any(f"event={bad}" in log for bad in ("database_silent", "back_off", "worker_lost"))
-    assert Worker.objects.get().state == "running"
 
 
 def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: Workers) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from django.db import connections
 
 from hipq_django.domain.validation import checked_number
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import Queue
-from hipq_django.processes.connections import give_back_own, leave_pools
+from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
@@ -130,7 +131,7 @@ class Command(InstanceCommand):
         names = {field.name for field in fields(WorkerOptions)}
         worker_options = WorkerOptions(**{name: options[name] for name in names & options.keys()})
         if options["processes"] > 1:
-            leave_pools()  # the children have their own
+            connections.close_all()  # the children have their own
             return Supervisor(worker_options, options["processes"])
         end_at_the_second(worker_options.drain_seconds)
         return WorkerProcess(worker_options)

@@ -20,7 +20,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import UnknownOptionError
 from hipq_django.models import Job, JobType
-from hipq_django.processes.declaring import Declaring
+from hipq_django.processes.row_sync import RowSync
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.processapp import jobs as processapp_jobs
@@ -412,7 +412,7 @@ def test_what_a_task_takes_is_said_by_the_newest_worker(
 ) -> None:
     """One whose first try found a locked row tries again later; a look writes nothing."""
     declare.task("shop.send")(send)
-    declaring = Declaring(get_instance())
+    declaring = RowSync(get_instance())
     declaring.registered(WorkerFactory.create())
     declaring.declare()
     if is_newer_there:

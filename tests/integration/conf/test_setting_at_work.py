@@ -14,7 +14,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.models import JobType, Queue, Schedule, Worker
 from hipq_django.models.catalog import get_job_type, get_queue, sync
-from hipq_django.processes.declaring import Declaring
+from hipq_django.processes.row_sync import RowSync
 from hipq_django.schedules import declared
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -215,9 +215,9 @@ def releases(declare: Declare, settings: Settings) -> Releases:
     return Releases(declare, settings)
 
 
-def started(worker: Worker | None = None) -> Declaring:
+def started(worker: Worker | None = None) -> RowSync:
     """What a worker of the release that this process has writes, after its start."""
-    declaring = Declaring(get_instance())
+    declaring = RowSync(get_instance())
     declaring.start()
     declaring.registered(worker or WorkerFactory.create())
     declaring.declare()
@@ -225,7 +225,7 @@ def started(worker: Worker | None = None) -> Declaring:
 
 
 @pytest.fixture
-def newer(releases: Releases) -> Declaring:
+def newer(releases: Releases) -> RowSync:
     """That of a worker of the newer release."""
     releases.newer()
     return started()
@@ -233,7 +233,7 @@ def newer(releases: Releases) -> Declaring:
 
 @pytest.mark.parametrize("looks_meanwhile", [True, False])
 def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written_back(
-    looks_meanwhile: bool, newer: Declaring, releases: Releases
+    looks_meanwhile: bool, newer: RowSync, releases: Releases
 ) -> None:
     older = releases.start_older()
     if looks_meanwhile:
@@ -247,7 +247,7 @@ def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written
 
 
 def test_a_worker_that_is_not_the_newest_only_adds_to_rows(
-    newer: Declaring, declare: Declare, settings: Settings
+    newer: RowSync, declare: Declare, settings: Settings
 ) -> None:
     """It could not write all of them when it started: somebody had locked one."""
     JobType.objects.update(sensitive=["iban", "card"])
@@ -262,7 +262,7 @@ def test_a_worker_that_is_not_the_newest_only_adds_to_rows(
 
 
 def test_a_worker_that_is_not_the_newest_keeps_schedules_from_being_retired(
-    newer: Declaring, declare: Declare
+    newer: RowSync, declare: Declare
 ) -> None:
     long_ago = datetime(2025, 1, 1, tzinfo=UTC)
     Schedule.objects.update(retired=True, seen_time=long_ago)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
-from hipq_django.processes.connections import leave_pools, look_after, tcp_options
-from tests.concurrency.sessions import Session, run_together
+from hipq_django.processes.connections import look_after, tcp_options
+from tests.concurrency.sessions import Session
 
 pytestmark = pytest.mark.conformance
 
@@ -54,34 +53,6 @@ def test_what_the_project_says_counts() -> None:
 @pytest.mark.postgres
 def test_a_pool_is_everybodys() -> None:
     assert options_of(pool=True) == {"pool": True}
-
-
-@pytest.mark.postgres
-@pytest.mark.django_db(transaction=True)
-def test_a_process_that_leaves_pools_keeps_no_session_open(
-    monkeypatch: pytest.MonkeyPatch, session: Session
-) -> None:
-    pytest.importorskip("psycopg_pool")
-    before = sessions()
-    options = {**connections.settings["default"]["OPTIONS"], "pool": {"min_size": 3}}
-    monkeypatch.setitem(connections.settings["default"], "OPTIONS", options)
-    session(sessions)
-    deadline = time.monotonic() + 30
-    while sessions() < before + 3:
-        assert time.monotonic() < deadline, "the pool does not fill itself"
-
-    session(leave_pools)
-
-    while sessions() > before:
-        assert time.monotonic() < deadline, "the sessions do not end"
-    assert run_together(sessions) == [before + 1]  # a new thread has one of its own
-
-
-def sessions() -> int:
-    """Return how many sessions of this database there are."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-        return int(cursor.fetchone()[0])
 
 
 @pytest.mark.postgres

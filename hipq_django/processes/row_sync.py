@@ -15,7 +15,7 @@ from hipq_django.models import Worker, catalog
 from hipq_django.schedules import declared
 
 
-class Declaring:
+class RowSync:
     """Writes the rows at the start of a worker, and at its heartbeats what is left."""
 
     def __init__(self, config: InstanceSettings) -> None:
