@@ -59,7 +59,7 @@ class GraphPages(NodeActions):
             write_transaction(self.database),
             set_group(room=room),
         ):
-            lock_tree(node, sent["spec"])
+            lock_tree(node)
             if fingerprint(node.graph) != sent["seen"]:
                 raise FlowError(_("Somebody else changed the graph since you opened the page."))
             apply(node, sent["spec"], only_public=True)

@@ -37,7 +37,7 @@ from hipq_django.flow.graphs.children import (
     set_own_ports,
     set_ports,
 )
-from hipq_django.flow.graphs.locking import adopted_by, lock_adopted, lock_ports, lock_tree
+from hipq_django.flow.graphs.locking import check_size, lock_ports, lock_tree
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.problem import MAX_PROBLEMS, Problem
 from hipq_django.flow.graphs.publicity import refuse_private
@@ -92,12 +92,12 @@ def start_graph(
 ) -> Node:
     """Create the node of a graph with all its nodes; those that run at once do so `at` a moment."""
     spec = read_spec(given)
+    check_size(spec, instance)
     for direction, side in SIDES.items():
         own: dict[str, Any] = {name: {} for name in spec.own_ports(direction)}
         options[side] = own | dict(options.get(side) or {})
     using = creating.database_of(instance)
     with write_transaction(using):
-        lock_adopted(options.get("parent"), adopted_by(spec, instance), using)
         node = creating.start(GraphComponent, instance=instance, at=at, run=False, **options)
         _Making(node, spec, at).make()
         for port, values in (data or {}).items():
@@ -131,8 +131,9 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
         raise not_a_graph(node)
     if only_public:
         refuse_private(node.instance, spec)
+    check_size(read_spec(spec), node.instance)
     with write_transaction(node.using):
-        lock_tree(node, spec)
+        lock_tree(node)
         _change(locked_node(node), spec)
 
 

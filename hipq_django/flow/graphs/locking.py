@@ -6,63 +6,45 @@ them waits for somebody who waits for him.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
-from hipq_django.domain.validation import MAX_ID
 from hipq_django.flow import statements
 from hipq_django.flow.exceptions import GraphError
 from hipq_django.flow.family import ancestors_of, ids_of_tree, lock_nodes, tree_of
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.problem import Problem
-from hipq_django.flow.graphs.spec import MAX_NODES, End, NodeSpec, Spec, read_spec
+from hipq_django.flow.graphs.spec import MAX_NODES, End, Spec, read_spec
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.values import is_same
 
 
-def lock_tree(node: Node, spec: object) -> None:
-    """Lock what a change of a graph may concern: a child may be older than its parent."""
-    lock_nodes(nodes_of_change(node, spec), node.using)
+def lock_tree(node: Node) -> None:
+    """Lock the nodes that a change of a graph concerns: a child may be older than its parent."""
+    lock_nodes(nodes_of_change(node), node.using)
 
 
-def nodes_of_change(node: Node, spec: object) -> set[int]:
-    """Return the ids of a graph, all below it, its root, and the trees that a spec adopts."""
-    adopted = adopted_by(read_spec(spec), node.instance)
-    return {*tree_of(node), ancestors_of(node)[-1]} | _trees_of(adopted, node.using)
+def nodes_of_change(node: Node) -> set[int]:
+    """Return the ids of the nodes that a change of a graph locks: its tree, and its root."""
+    return {*tree_of(node), ancestors_of(node)[-1]}
 
 
-def lock_adopted(parent: Node | None, adopted: Iterable[int], using: str) -> None:
-    """Lock the trees that a new graph adopts, with its parent and the root of that."""
-    if trees := _trees_of(adopted, using):
-        above = ancestors_of(parent) if parent is not None else []
-        lock_nodes({*above[:1], *above[-1:]} | trees, using)
-
-
-def _trees_of(ids: Iterable[int], using: str) -> set[int]:
-    nodes = Node.objects.using(using).filter(ids_in("pk", {pk for pk in ids if 0 < pk <= MAX_ID}))
-    return {pk for root in nodes.values_list("pk", flat=True) for pk in ids_of_tree(root, using)}
-
-
-def adopted_by(spec: Spec, instance: str) -> set[int]:
-    """Return the ids of nodes that a spec names, with those of its graphs.
-
-    Raise `GraphError` where there are too many nodes, or graphs that contain each other.
-    """
-    nodes = list(islice(_nodes_within(spec, instance, ()), MAX_NODES + 1))
-    if len(nodes) > MAX_NODES:
+def check_size(spec: Spec, instance: str) -> None:
+    """Raise `GraphError` for too many nodes, or for graphs that contain each other."""
+    nodes = islice(_nodes_within(spec, instance, ()), MAX_NODES + 1)
+    if sum(1 for _ in nodes) > MAX_NODES:
         text = f"there are more than {MAX_NODES:,} with those of graphs in it."
         raise GraphError([Problem("nodes", text, "Start several graphs.")])
-    return {node.adopted for node in nodes if node.adopted is not None}
 
 
-def _nodes_within(spec: Spec, instance: str, inside: tuple[str, ...]) -> Iterator[NodeSpec]:
-    """Yield the nodes of a spec, and of the graphs that these are."""
+def _nodes_within(spec: Spec, instance: str, inside: tuple[str, ...]) -> Iterator[str]:
+    """Yield the components of the nodes of a spec, and of the graphs that these are."""
     for node in spec.nodes.values():
-        yield node
         name = node.component
+        yield name
         if name in inside:
             ring = " → ".join([*inside[inside.index(name) :], name])
             raise GraphError([Problem("nodes", f"graphs contain each other: {ring}.")])
@@ -78,8 +60,6 @@ def lock_ports(node: Node, there: Mapping[str, Node], before: Spec, after: Spec)
     """
     using = node.using
     nodes = {pk for name, child in there.items() for pk in _changed(name, child, before, after)}
-    new = (after.nodes[name] for name in after.nodes.keys() - there.keys())
-    nodes |= _trees_of((wanted.adopted for wanted in new if wanted.adopted), using)
     if any(before.own_ports(side) != after.own_ports(side) for side in ("in", "out")):
         nodes.add(node.pk)
     names = {node.pk: "", **{child.pk: name for name, child in there.items()}}

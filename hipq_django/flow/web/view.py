@@ -133,7 +133,7 @@ def _lock_first(call: Call, endpoint: Endpoint, how: Mapping[str, Any]) -> None:
     """
     ids = {call.node.pk}
     if endpoint.locks_tree:
-        ids |= nodes_of_change(call.node, call.fields.get("spec"))
+        ids |= nodes_of_change(call.node)
         ids |= {call.named("child").pk} if "child" in call.fields else set()
     if how.get("parent"):
         ids.update(ancestors_of(call.node)[1:2])
