@@ -16,15 +16,21 @@ from hipq_django.flow import delivering
 from hipq_django.flow.contexts import current_context, current_group
 from hipq_django.flow.declared_ports import PortOptions, checked_channel, checked_message
 from hipq_django.flow.declaring import all_components, components
-from hipq_django.flow.models import Node
+from hipq_django.flow.models import Channel, Node
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.statements import is_heard, is_log_heard, observers_among
+from hipq_django.flow.statements import is_heard, observers_among
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Worker
 
 LOG_CHANNEL = "/flow/log"
 
-hears_log = Presence(is_log_heard)
+
+def _is_log_heard(using: str) -> bool:
+    rows = Channel.objects.using(using).filter(name__in=["/flow", LOG_CHANNEL])
+    return rows.filter(port__direction="in").exists()
+
+
+hears_log = Presence(_is_log_heard)
 """Whether somebody listens to the log of a database."""
 
 

@@ -18,7 +18,6 @@ from django.db.models import DateTimeField, JSONField
 
 from hipq_django.database.lookups import ids_as_parameter
 from hipq_django.domain.serialization import encode_json
-from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.dialects import POSTGRESQL
 from hipq_django.flow.models import Node
 
@@ -55,7 +54,7 @@ def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
     found: dict[int, Page] = {}
     if not ports:
         return found
-    sql = _text_for(using, _FIRST_POSTGRESQL, _FIRST_SQLITE)
+    sql = _FIRST_POSTGRESQL if _is_postgresql(using) else _FIRST_SQLITE
     rows = _fetched(sql, [_list(ports, using), size], using)
     for message, row in zip(_messages(rows, using), rows, strict=True):
         page = found.setdefault(row[5], Page([], row[6]))
@@ -63,9 +62,15 @@ def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
     return found
 
 
-def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[UnreadMessage]:
-    """Return the oldest messages of a port with ids above `after`, but none above `upto`."""
-    return _page(port, after, upto, [], size, using)
+def next_page(
+    port: int, after: int, upto: int, size: int, using: str, known: Sequence[int] = ()
+) -> list[UnreadMessage]:
+    """Return the oldest messages of a port with ids above `after`, but none above `upto`.
+
+    Those that are `known` are left out.
+    """
+    params = [port, port, after, upto, _list(known, using), size]
+    return _messages(_fetched(_PAGE, params, using), using)
 
 
 def count_upto(port: int, last: int, using: str) -> int:
@@ -79,28 +84,12 @@ _COUNT_UPTO = """
     WHERE port_id = %s AND NOT as_default AND id <= %s"""
 
 
-def page_without(
-    port: int, known: Sequence[int], upto: int, size: int, using: str
-) -> list[UnreadMessage]:
-    """Return the oldest messages of a port but those that are known, and none above `upto`."""
-    return _page(port, 0, upto, known, size, using)
-
-
-def _page(
-    port: int, after: int, upto: int, known: Sequence[int], size: int, using: str
-) -> list[UnreadMessage]:
-    condition, given = _among(known, using)
-    columns = _text_for(using, _COLUMNS_POSTGRESQL, _COLUMNS_SQLITE)
-    sql = _PAGE.format(columns, condition)
-    return _messages(_fetched(sql, [port, port, after, upto, given, size], using), using)
-
-
 def left_out(ids: Sequence[int], most: int, using: str) -> dict[int, str | None]:
     """Return the data of messages as JSON text, until that has `most` bytes; None: it is gone.
 
     At least one is read, and none after the one that completes them.
     """
-    sql = _text_for(using, _DATA_POSTGRESQL, _DATA_SQLITE)
+    sql = _DATA_POSTGRESQL if _is_postgresql(using) else _DATA_SQLITE
     rows = _fetched(sql, [_list(ids, using), most], using)
     return {ids[place]: text for place, text in rows}
 
@@ -138,21 +127,14 @@ def newest_defaults(ports: Sequence[int], using: str) -> dict[int, UnreadMessage
     """
     if not ports:
         return {}
-    sql = _text_for(using, _DEFAULTS_POSTGRESQL, _DEFAULTS_SQLITE)
+    sql = _DEFAULTS_POSTGRESQL if _is_postgresql(using) else _DEFAULTS_SQLITE
     rows = _fetched(sql, [_list(ports, using)], using)
     return {row[5]: message for message, row in zip(_messages(rows, using), rows, strict=True)}
 
 
-class DefaultPlace(NamedTuple):
-    """Where a message lies that is to be a default, in the order in which these are swept."""
-
-    port: int
-    id: int
-
-
-def next_defaults(after: DefaultPlace, size: int, using: str) -> list[DefaultPlace]:
-    """Return messages that are to be defaults, port by port, the oldest first."""
-    return [DefaultPlace(*row) for row in _fetched(_NEXT_DEFAULTS, [*after, size], using)]
+def replaced_defaults(most: int, using: str) -> list[int]:
+    """Return messages that were to be defaults until newer ones of their ports came."""
+    return [pk for (pk,) in _fetched(_REPLACED_DEFAULTS, [most], using)]
 
 
 def _is_postgresql(using: str) -> bool:
@@ -160,30 +142,54 @@ def _is_postgresql(using: str) -> bool:
     return connections[using].vendor == "postgresql"
 
 
-def _text_for(using: str, postgresql: str, sqlite: str) -> str:
-    return postgresql if _is_postgresql(using) else sqlite
+_POSTGRESQL = {
+    "ids": "SELECT unnest(%s::bigint[])",
+    "among": "= ANY(%s::bigint[])",
+    "once": "MATERIALIZED",
+    "small": f"CASE WHEN pg_column_size(m.data) <= {LARGE} "
+    "AND pg_column_compression(m.data) IS NULL THEN m.data END",
+    "moment": POSTGRESQL.moment.format("m.create_time"),
+}
+"""What statements call these: a list of ids as rows, or as the end of a condition; a part that is
+to be read once; the data of a message but for large ones; and when it was written."""
+
+_SQLITE = {
+    "ids": "SELECT value FROM json_each(%s)",
+    "among": "IN (SELECT value FROM json_each(%s))",
+    "once": "",
+    "small": f"CASE WHEN length(m.data) <= {LARGE} THEN m.data END",
+    "moment": "m.create_time",
+}
+
+
+@cache
+def _written(sql: str, is_postgresql: bool) -> str:
+    """Return a statement as the database writes it."""
+    return sql.format(**(_POSTGRESQL if is_postgresql else _SQLITE))
 
 
 def _list(ids: Iterable[int], using: str) -> str:
     return ids_as_parameter(ids, connections[using].vendor)
 
 
-def _among(ids: Iterable[int], using: str) -> tuple[str, str]:
-    """Return the end of a condition that a column has one of these ids, and its parameter."""
-    condition = _text_for(using, "= ANY(%s::bigint[])", "IN (SELECT value FROM json_each(%s))")
-    return condition, _list(ids, using)
-
-
-def row_lock(strength: str, *, skip_locked: bool) -> str:
-    """Return the end of a statement of PostgreSQL that locks the rows which it reads."""
-    return f"FOR {strength}{' SKIP LOCKED' if skip_locked else ''}"
+def row_lock(strength: str, using: str, *, skip_locked: bool) -> str:
+    """Return the end of a statement that locks the rows which it reads, where there are locks."""
+    lock = f"FOR {strength}{' SKIP LOCKED' if skip_locked else ''}"
+    return lock if _is_postgresql(using) else ""
 
 
 def _fetched(sql: str, params: Sequence[Any], using: str) -> list[tuple[Any, ...]]:
     with connections[using].cursor() as cursor:
-        cursor.execute(sql, params)
+        cursor.execute(_written(sql, _is_postgresql(using)), params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
+
+
+def _done(sql: str, params: Sequence[Any], using: str) -> int:
+    """Return how many rows a statement has changed."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_written(sql, _is_postgresql(using)), params)
+        return int(cursor.rowcount)
 
 
 def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[UnreadMessage]:
@@ -221,16 +227,8 @@ def _since_epoch(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-_COLUMNS = "m.id, {0}, m.context, m.log, {1}"
-_MOMENT_POSTGRESQL = POSTGRESQL.moment.format("m.create_time")
-_SMALL = f"CASE WHEN {{}}(m.data) <= {LARGE} {{}} THEN m.data END"
-_COLUMNS_POSTGRESQL = _COLUMNS.format(
-    _SMALL.format("pg_column_size", "AND pg_column_compression(m.data) IS NULL"),
-    _MOMENT_POSTGRESQL,
-)
-_COLUMNS_SQLITE = _COLUMNS.format(_SMALL.format("length", ""), "m.create_time")
-_WHOLE_POSTGRESQL = _COLUMNS.format("m.data", _MOMENT_POSTGRESQL)
-_WHOLE_SQLITE = _COLUMNS.format("m.data", "m.create_time")
+_COLUMNS = "m.id, {small}, m.context, m.log, {moment}"
+_WHOLE = "m.id, m.data, m.context, m.log, {moment}"
 
 # By a range of ports: for a single one PostgreSQL may take all messages in the order of their ids.
 _FIRST_POSTGRESQL = f"""
@@ -241,14 +239,14 @@ _FIRST_POSTGRESQL = f"""
         ) AS upto
         FROM unnest(%s::bigint[]) AS wanted(id)
     )
-    SELECT {_COLUMNS_POSTGRESQL}, m.port_id, p.upto FROM p, LATERAL (
+    SELECT {_COLUMNS}, m.port_id, p.upto FROM p, LATERAL (
         SELECT * FROM hipq_flow_message
         WHERE port_id BETWEEN p.id AND p.id AND NOT as_default
         ORDER BY port_id, id LIMIT %s
     ) AS m"""  # noqa: S608 - names of columns
 
 _FIRST_SQLITE = f"""
-    SELECT {_COLUMNS_SQLITE}, m.port_id, (
+    SELECT {_COLUMNS}, m.port_id, (
         SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value
     )
     FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
@@ -258,28 +256,30 @@ _FIRST_SQLITE = f"""
     ) ORDER BY m.id"""  # noqa: S608 - names of columns
 
 _DEFAULTS_POSTGRESQL = f"""
-    SELECT {_WHOLE_POSTGRESQL}, m.port_id FROM unnest(%s::bigint[]) AS wanted(id), LATERAL (
+    SELECT {_WHOLE}, m.port_id FROM unnest(%s::bigint[]) AS wanted(id), LATERAL (
         SELECT * FROM hipq_flow_message
         WHERE port_id BETWEEN wanted.id AND wanted.id AND as_default
         ORDER BY port_id DESC, id DESC LIMIT 1
     ) AS m"""  # noqa: S608 - names of columns
 
 _DEFAULTS_SQLITE = f"""
-    SELECT {_WHOLE_SQLITE}, m.port_id
+    SELECT {_WHOLE}, m.port_id
     FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
     WHERE m.id = (
         SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value AND as_default
     )"""  # noqa: S608 - names of columns
 
-_NEXT_DEFAULTS = """
-    SELECT port_id, id FROM hipq_flow_message
-    WHERE as_default AND (port_id, id) > (%s, %s) ORDER BY port_id, id LIMIT %s"""
+_REPLACED_DEFAULTS = """
+    SELECT id FROM hipq_flow_message AS m WHERE as_default AND EXISTS (
+        SELECT 1 FROM hipq_flow_message
+        WHERE port_id = m.port_id AND id > m.id AND as_default
+    ) LIMIT %s"""
 
-_PAGE = """
-    SELECT {0} FROM hipq_flow_message AS m
+_PAGE = f"""
+    SELECT {_COLUMNS} FROM hipq_flow_message AS m
     WHERE m.port_id BETWEEN %s AND %s AND NOT m.as_default AND m.id > %s AND m.id <= %s
-        AND NOT m.id {1}
-    ORDER BY m.port_id, m.id LIMIT %s"""
+        AND NOT m.id {{among}}
+    ORDER BY m.port_id, m.id LIMIT %s"""  # noqa: S608 - names of columns
 
 
 class PortPlace(NamedTuple):
@@ -301,9 +301,8 @@ def lock_places(ports: Iterable[int], using: str, *, skip_locked: bool) -> dict[
     Nobody can connect, change or delete them before the transaction ends. What was connected until
     they were locked is seen by the next statement only.
     """
-    lock = row_lock("KEY SHARE OF p", skip_locked=skip_locked)
-    sql = _text_for(using, f"{_PLACES_POSTGRESQL} {lock}", _PLACES_SQLITE)
-    rows = _fetched(sql, [_list(ports, using)], using)
+    lock = row_lock("KEY SHARE OF p", using, skip_locked=skip_locked)
+    rows = _fetched(f"{_PLACES} {lock}", [_list(ports, using)], using)
     return {row[0]: PortPlace(*row) for row in rows}
 
 
@@ -316,8 +315,7 @@ class Ways(NamedTuple):
 
 def ways_from(ports: Iterable[int], using: str) -> Ways:
     """Return connections and channels of ports, each in the order in which they were made."""
-    sql = _text_for(using, _WAYS_POSTGRESQL, _WAYS_SQLITE)
-    rows = _fetched(sql, [_list(ports, using)], using)
+    rows = _fetched(_WAYS, [_list(ports, using)], using)
     ways = Ways({}, {})
     for port, target, channel, _ in rows:
         if target is None:
@@ -329,51 +327,40 @@ def ways_from(ports: Iterable[int], using: str) -> Ways:
 
 def reached(ports: Iterable[int], using: str) -> set[int]:
     """Return ports and all that they are connected to, directly or not; nothing is locked."""
-    sql = _text_for(using, _REACHED_POSTGRESQL, _REACHED_SQLITE)
-    rows = _fetched(sql, [_list(ports, using)], using)
-    return {pk for (pk,) in rows}
+    return {pk for (pk,) in _fetched(_REACHED, [_list(ports, using)], using)}
 
 
 def channels_of(ports: Iterable[int], using: str) -> set[str]:
     """Return the channels on which ports publish, or those that they are connected to."""
-    sql = _text_for(using, _CHANNELS_POSTGRESQL, _CHANNELS_SQLITE)
-    return {name for (name,) in _fetched(sql, [_list(ports, using)], using)}
+    return {name for (name,) in _fetched(_CHANNELS, [_list(ports, using)], using)}
 
 
 _WITH_REACHED = """
     WITH RECURSIVE reached(id) AS (
-        SELECT {0}
+        {ids}
         UNION
         SELECT c.target_id FROM reached AS r JOIN hipq_flow_connection AS c ON c.source_id = r.id
     ) """
 _REACHED = _WITH_REACHED + "SELECT id FROM reached"  # noqa: S608 - ours
-_REACHED_POSTGRESQL = _REACHED.format("unnest(%s::bigint[])")
-_REACHED_SQLITE = _REACHED.format("value FROM json_each(%s)")
 
 # Asked port by port: the planner might read all out-ports first.
 _CHANNELS = f"""{_WITH_REACHED}
     SELECT c.name FROM reached AS r JOIN hipq_flow_channel AS c ON c.port_id = r.id
     WHERE (SELECT direction FROM hipq_flow_nodeport WHERE id = c.port_id) = 'out'"""  # noqa: S608 - ours
-_CHANNELS_POSTGRESQL = _CHANNELS.format("unnest(%s::bigint[])")
-_CHANNELS_SQLITE = _CHANNELS.format("value FROM json_each(%s)")
 
 _PLACES = f"""{_WITH_REACHED}
     SELECT p.id, p.node_id, p.direction, p.name, p.mode, p.type, n.parent_id
     FROM hipq_flow_nodeport AS p JOIN hipq_flow_node AS n ON n.id = p.node_id
     WHERE p.id IN (SELECT id FROM reached) ORDER BY p.id"""  # noqa: S608 - ours
-_PLACES_POSTGRESQL = _PLACES.format("unnest(%s::bigint[])")
-_PLACES_SQLITE = _PLACES.format("value FROM json_each(%s)")
 
 _WAYS = """
-    WITH wanted(id) AS {1} (SELECT {0})
+    WITH wanted(id) AS {once} ({ids})
     SELECT source_id, target_id, NULL, id FROM hipq_flow_connection
     WHERE source_id IN (SELECT id FROM wanted)
     UNION ALL
     SELECT port_id, NULL, name, id FROM hipq_flow_channel
     WHERE port_id IN (SELECT id FROM wanted)
     ORDER BY 4"""
-_WAYS_POSTGRESQL = _WAYS.format("unnest(%s::bigint[])", "MATERIALIZED")
-_WAYS_SQLITE = _WAYS.format("value FROM json_each(%s)", "")
 
 
 class PageOfWakes(NamedTuple):
@@ -398,7 +385,7 @@ def lock_wakes(page: PageOfWakes, using: str) -> list[tuple[int, int, datetime |
     sql, params = _WAKES, [page.instance, page.after, page.last]
     if page.node:
         sql, params = f"{sql} AND node_id = %s", [*params, page.node]
-    lock = _text_for(using, row_lock("UPDATE", skip_locked=True), "")
+    lock = row_lock("UPDATE", using, skip_locked=True)
     moment = _reader_of_moments(using)
     rows = _fetched(f"{sql} ORDER BY id {lock}", params, using)
     return [(pk, node, due and moment(due)) for pk, node, due in rows]
@@ -406,9 +393,7 @@ def lock_wakes(page: PageOfWakes, using: str) -> list[tuple[int, int, datetime |
 
 def delete_wakes(ids: Iterable[int], using: str) -> None:
     """Delete wakes."""
-    condition, given = _among(ids, using)
-    with connections[using].cursor() as cursor:
-        cursor.execute(f"{_DELETE_WAKES} {condition}", [given])
+    _done(_DELETE_WAKES, [_list(ids, using)], using)
 
 
 _PAGE_OF_WAKES = """
@@ -418,7 +403,7 @@ _PAGE_OF_WAKES = """
 _WAKES = """
     SELECT id, node_id, due FROM hipq_flow_wake
     WHERE instance = %s AND id > %s AND id <= %s"""
-_DELETE_WAKES = "DELETE FROM hipq_flow_wake WHERE id"
+_DELETE_WAKES = "DELETE FROM hipq_flow_wake WHERE id {among}"
 
 
 def is_heard(using: str) -> bool:
@@ -429,40 +414,19 @@ def is_heard(using: str) -> bool:
 _IS_HEARD = "SELECT 1 FROM hipq_flow_channel WHERE name >= '/flow' AND name < '/flox' LIMIT 1"
 
 
-def is_log_heard(using: str) -> bool:
-    """Return whether somebody listens to the log of flows."""
-    return bool(_fetched(_IS_LOG_HEARD, [], using))
-
-
-_IS_LOG_HEARD = """
-    SELECT 1 FROM hipq_flow_channel AS c JOIN hipq_flow_nodeport AS p ON p.id = c.port_id
-    WHERE c.name IN ('/flow', '/flow/log') AND p.direction = 'in' LIMIT 1"""
-
-
 def observers_among(nodes: Iterable[int], using: str) -> set[int]:
     """Return the nodes that listen to what flows say of themselves, or to everything."""
     wanted = set(nodes)
     if not wanted:
         return set()
-    condition, given = _among(wanted, using)
-    return {pk for (pk,) in _fetched(f"{_OBSERVERS} {condition}", [given], using)}
+    return {pk for (pk,) in _fetched(_OBSERVERS, [_list(wanted, using)], using)}
 
 
 _OBSERVERS = """
     SELECT DISTINCT p.node_id
     FROM hipq_flow_nodeport AS p JOIN hipq_flow_channel AS c ON c.port_id = p.id
     WHERE p.direction = 'in' AND (c.name IN ('/', '/flow') OR substr(c.name, 1, 6) = '/flow/')
-    AND p.node_id"""
-
-
-def ends_of(jobs: Iterable[int], using: str) -> dict[int, tuple[bool, bool]]:
-    """Return of each job whether it is final, and whether it has succeeded."""
-    condition, given = _among(jobs, using)
-    rows = _fetched(f"{_ENDS} {condition}", [given], using)
-    return {pk: (state == State.FINAL, how == Outcome.SUCCEEDED) for pk, state, how in rows}
-
-
-_ENDS = "SELECT id, state, outcome FROM hipq_job WHERE id"
+    AND p.node_id {among}"""
 
 
 def insert_wakes(
@@ -486,8 +450,7 @@ def insert_wakes(
             said = [value for row in _rows_of_new(messages, now, using) for value in row]
             sql = _MESSAGES_AND_WAKE.format(", ".join([_VALUES] * len(messages)))
         return {pk for (pk,) in _fetched(sql, [*said, instance, *moments, ids, ids], using)}
-    with connections[using].cursor() as cursor:
-        cursor.execute(_WAKE_SQLITE, [instance, *moments, ids])
+    _done(_WAKE_SQLITE, [instance, *moments, ids], using)
     return set()  # nobody can be woken
 
 
@@ -581,19 +544,15 @@ def delete_messages(ids: Sequence[int], using: str) -> bool:
     """
     if not ids:
         return True
-    sql = _text_for(using, _DELETE_POSTGRESQL, _DELETE_SQLITE)
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql, [_list(ids, using)])
-        return bool(cursor.rowcount == len(ids))
+    sql = _DELETE_UNLOCKED if _is_postgresql(using) else _DELETE
+    return _done(sql, [_list(ids, using)], using) == len(ids)
 
 
-_DELETE_POSTGRESQL = """
+_DELETE = "DELETE FROM hipq_flow_message WHERE id {among}"
+_DELETE_UNLOCKED = """
     DELETE FROM hipq_flow_message WHERE id = ANY(ARRAY(
-        SELECT id FROM hipq_flow_message WHERE id = ANY(%s::bigint[])
+        SELECT id FROM hipq_flow_message WHERE id {among}
         FOR UPDATE SKIP LOCKED))"""
-
-_DELETE_SQLITE = """
-    DELETE FROM hipq_flow_message WHERE id IN (SELECT value FROM json_each(%s))"""
 
 
 _TYPES = {
@@ -621,14 +580,13 @@ def update_nodes(
     values = json.dumps(
         [{name: write(row[name]) for name, write in writers.items()} for row in rows]
     )
+    update = _update(tuple(columns), _is_postgresql(using))
     if _is_postgresql(using):
-        sql, params = f"WITH changed AS ({_postgresql(columns)})", [values]
+        sql, params = f"WITH changed AS ({update})", [values]
         if wakes:
-            condition, given = _among(wakes, using)
-            sql, params = f"{sql}, deleted AS ({_DELETE_WAKES} {condition})", [values, given]
+            sql, params = f"{sql}, deleted AS ({_DELETE_WAKES})", [values, _list(wakes, using)]
         return bool(_fetched(f"{sql} SELECT EXISTS ({_IS_HEARD})", params, using)[0][0])
-    with connections[using].cursor() as cursor:
-        cursor.execute(_sqlite(columns), [values])
+    _done(update, [values], using)
     if wakes:
         delete_wakes(wakes, using)
     return is_heard(using)
@@ -652,27 +610,15 @@ def _json_text(value: Any) -> str:
     return "{}" if value == {} else encode_json(value)
 
 
-def _postgresql(columns: Sequence[str]) -> str:
-    kinds = {name: _TYPES[_kind(name)] for name in columns}
-    given = ", ".join(
-        f"{name} {'text' if kind == 'jsonb' else kind}" for name, kind in kinds.items()
-    )
-    changes = ", ".join(
-        f"{name} = v.{name}{'::jsonb' if kind == 'jsonb' else ''}" for name, kind in kinds.items()
-    )
+@cache
+def _update(columns: tuple[str, ...], is_postgresql: bool) -> str:
+    """Return the statement that writes these columns of the rows of a JSON text."""
+    rows, field = "json_each(%s) AS v", "json_extract(v.value, '$.{0}')"
+    if is_postgresql:
+        rows, field = "jsonb_array_elements(%s::jsonb) AS v(value)", "(v.value ->> '{0}')::{1}"
+    kinds = {name: Node._meta.get_field(name).get_internal_type() for name in columns}
+    changes = [f"{name} = {field.format(name, _TYPES[kind])}" for name, kind in kinds.items()]
     return (
-        f"UPDATE hipq_flow_node AS n SET {changes} "  # noqa: S608 - names of columns
-        f"FROM jsonb_to_recordset(%s::jsonb) AS v(id bigint, {given}) WHERE n.id = v.id"
+        f"UPDATE hipq_flow_node AS n SET {', '.join(changes)} "  # noqa: S608 - names of columns
+        f"FROM {rows} WHERE n.id = {field.format('id', 'bigint')}"
     )
-
-
-def _sqlite(columns: Sequence[str]) -> str:
-    changes = ", ".join(f"{name} = json_extract(v.value, '$.{name}')" for name in columns)
-    return (
-        f"UPDATE hipq_flow_node SET {changes} "  # noqa: S608 - names of columns
-        "FROM json_each(%s) AS v WHERE hipq_flow_node.id = json_extract(v.value, '$.id')"
-    )
-
-
-def _kind(name: str) -> str:
-    return str(Node._meta.get_field(name).get_internal_type())

@@ -13,7 +13,7 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
 from hipq_django.flow.models import Message
-from hipq_django.flow.runs import defaults
+from hipq_django.flow.runs import dispatching
 from hipq_django.flow.runs.companion import Runs
 from tests.testapp.flows import Both
 
@@ -58,7 +58,7 @@ def test_what_is_written_together_leaves_its_last_default() -> None:
 def test_the_sweep_leaves_the_newest_default_of_each_port(
     monkeypatch: pytest.MonkeyPatch, sweep: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(defaults, "PAGE_SIZE", 4)
+    monkeypatch.setattr(dispatching, "DEFAULTS_SWEPT", 4)
     nodes = [flow.start(Both, inputs=MEMORY, run=False) for _ in range(5)]
     for count, node in enumerate(nodes):
         node.inputs["a"].write_many(["first", "second"])

@@ -24,7 +24,6 @@ from hipq_django.flow.lifecycle import run as force, runs_by_itself
 from hipq_django.flow.logs import log_entry
 from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching, ending
-from hipq_django.flow.runs.defaults import SweepOfDefaults
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
 from hipq_django.flow.stages import SweepOfStages
@@ -59,7 +58,6 @@ class Runs:
 
     def __init__(self) -> None:
         self._stages = SweepOfStages()
-        self._defaults = SweepOfDefaults()
         self._left_alone = Isolation[int]("flow", "node")
 
     def prepare(self, claims: Sequence[Claim]) -> None:
@@ -114,7 +112,7 @@ class Runs:
         if not Node.objects.using(config.database).exists():
             return 0
         moved = dispatching.sweep(config, self._left_alone) + self._stages.run(config)
-        return moved + self._defaults.run(config)
+        return moved + dispatching.sweep_defaults(config)
 
 
 def _mask(result: Result) -> None:

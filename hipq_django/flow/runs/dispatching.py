@@ -48,9 +48,11 @@ from hipq_django.flow.runs.doomed import delete_doomed
 from hipq_django.flow.runs.failing import end_without_shutdown, fail_ended, fail_without_run
 from hipq_django.flow.statements import (
     PageOfWakes,
+    delete_messages,
     delete_wakes,
     lock_wakes,
     next_page_of_wakes,
+    replaced_defaults,
     update_nodes,
 )
 from hipq_django.flow.values import Rest
@@ -61,6 +63,8 @@ PAGE_SIZE = 1000
 """How many wakes are dispatched in one transaction. W13 of the benchmarks shows its effect."""
 SWEEP_SIZE = 500
 """How many nodes that a crash has left behind one sweep takes on."""
+DEFAULTS_SWEPT = 20_000
+"""How many replaced defaults one sweep deletes, so that a worker is not held up for long."""
 
 
 @dataclass
@@ -436,6 +440,19 @@ def sweep(config: InstanceSettings, left_alone: Isolation[int] | None = None) ->
     ended = doomed.filter(rest=Rest.TERMINATED).values_list("pk", flat=True)[:SWEEP_SIZE]
     delete_doomed(list(ended), left_alone, using)
     return left_alone.move(ids, partial(_fail_ended, using=using))
+
+
+def sweep_defaults(config: InstanceSettings) -> int:
+    """Delete messages that were to be defaults until newer ones came; return how many.
+
+    A run deletes those of its own ports; those of out-ports, and of nodes that do not run, would
+    pile up. They are not deleted where the newer ones are written: the rows would stay locked for
+    as long as that transaction is open, and the end of a run would wait for it.
+    """
+    old = replaced_defaults(DEFAULTS_SWEPT, config.database)
+    with worker_transaction(config.database, is_durable=False):
+        delete_messages(old, config.database)
+    return len(old)
 
 
 def _fail_ended(ids: Sequence[int], using: str) -> int:

@@ -24,7 +24,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.retries import Snooze
-from hipq_django.domain.states import Phase
+from hipq_django.domain.states import Outcome, Phase, State as JobState
 from hipq_django.exceptions import StaleAttemptError
 from hipq_django.flow import delivering, logs
 from hipq_django.flow.delivering import LockedPortError, wake
@@ -40,7 +40,6 @@ from hipq_django.flow.runs.run import Run
 from hipq_django.flow.runs.verbs import RELATIVE
 from hipq_django.flow.statements import (
     delete_messages,
-    ends_of,
     observers_among,
     update_nodes,
 )
@@ -220,7 +219,13 @@ def _ends_of(persisted: Persisted, using: str) -> dict[int, tuple[bool, bool]]:
     """Return of each job that was written whether it is final, and whether it has succeeded."""
     ends = dict.fromkeys(persisted.finished, (True, True))
     others = [r.claim.id for r in persisted.written if r.claim.id not in ends]
-    return ends | ends_of(others, using) if others else ends
+    if not others:
+        return ends
+    rows = Job.objects.using(using).filter(ids_in("pk", others))
+    found = rows.values_list("pk", "state", "outcome")
+    return ends | {
+        pk: (state == JobState.FINAL, outcome == Outcome.SUCCEEDED) for pk, state, outcome in found
+    }
 
 
 @built_once

@@ -20,7 +20,6 @@ from hipq_django.flow.statements import (
     first_pages,
     left_out,
     next_page,
-    page_without,
 )
 
 PAGE_SIZE = 800
@@ -81,7 +80,7 @@ class UnreadMessages:
         page = next_page(self.row.pk, last, self._upto, PAGE_SIZE, self.row.using)
         if count_upto(self.row.pk, last, self.row.using) == len(known):
             return page
-        return page_without(self.row.pk, known, self._upto, PAGE_SIZE, self.row.using)
+        return next_page(self.row.pk, 0, self._upto, PAGE_SIZE, self.row.using, known)
 
     def _make_ready(self, count: int = 1) -> None:
         """Read what is missing of the oldest messages."""

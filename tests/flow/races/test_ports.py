@@ -248,11 +248,11 @@ def test_a_port_is_disconnected_once_what_is_being_written_was_delivered(
     assert not Connection.objects.exists()
 
 
-ALONE = re.sub(r"UNION.*?source_id = r.id", "", statements._PLACES_POSTGRESQL, flags=re.DOTALL)
+ALONE = re.sub(r"UNION.*?source_id = r.id", "", statements._PLACES, flags=re.DOTALL)
 """Stands for the statement that locks ports together: it locks one after the other."""
 
 
-@decided_by("statements._PLACES_POSTGRESQL", without=ALONE)
+@decided_by("statements._PLACES", without=ALONE)
 def test_a_writer_and_one_who_deletes_do_not_wait_for_each_other(holds: bool, steps: Steps) -> None:
     """The port that is reached has the lower id: who deletes both locks it first."""
     first = sleeping()
