@@ -180,15 +180,11 @@ class AnswerFilter(ChoiceFilter):
     labels = {
         "no_job": _("without a job (early or unmatched)"),
         **dict(Answer.Status.choices),
-        "failed": _("malformed message"),
     }
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the answers with the chosen status."""
         answers = Q(kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR))
-        if value == "failed":
-            # None of them was accepted: so says the condition of the index.
-            return rows.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
         if value == "no_job":
             return rows.filter(answers, status__in=Answer.JOBLESS, job=None)
         return rows.filter(answers, status=value)

@@ -59,7 +59,7 @@ class JobColumns(HipqAdmin):
 
     def _final_note(self, job: Any) -> str:
         error = _first_line(job.error_head)
-        if getattr(job, "requeued_as", None) is None:
+        if job.requeued_as is None:
             return error
         again = format_html("{} {}", gettext("requeued as"), self.job_link(job.requeued_as))
         return again if error == NOTHING else format_html("{}, {}", again, error)

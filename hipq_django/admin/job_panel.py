@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Model
@@ -24,9 +24,6 @@ ToPage = Callable[[type[Model], object, object], str]
 
 MAX_ROWS = 20
 """How many attempts and answers are shown, the newest ones."""
-
-MAX_ANSWER_TIMES = 1_000
-"""How many of the newest answers are asked when they came."""
 
 HINTS = {
     "paused": _("Resume the queue."),
@@ -68,7 +65,6 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
     attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
     last = attempts[0] if attempts else None
     reasons = list(given_up(job, last)) if job.is_final else explain(job)
-    answered = _answer_times(job)
     return {
         "standing": badge(*standing(job)),
         "question": _QUESTIONS.get(State(job.state), _("Why it is not running")),
@@ -78,8 +74,8 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
         "error": _error_line(job),
         "progress": progress_text(job),
         "attempts": [
-            *_success(job, now, answered),
-            *(_attempt(a, job, now, answered) for a in attempts[:MAX_ROWS]),
+            *_success(job, now),
+            *(_attempt(a, job, now) for a in attempts[:MAX_ROWS]),
         ],
         "max_rows": MAX_ROWS,
         "more_attempts": len(attempts) > MAX_ROWS,
@@ -120,28 +116,7 @@ def progress_text(job: Job) -> str:
     return ", ".join(text for text in (percent, message) if text)
 
 
-def _answer_times(job: Job) -> dict[int, datetime]:
-    """Return when the answers came that its attempts took, the last one of each; newest first."""
-    rows = job.answers.filter(
-        kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR),
-        status__in=(Answer.Status.ACCEPTED, Answer.Status.DISCARDED),
-    )
-    found = rows.order_by("-pk").values_list("attempt", "receive_time")[:MAX_ANSWER_TIMES]
-    return dict(reversed(found))
-
-
-def took(start: datetime, end: datetime, answered: datetime | None) -> str:
-    """Return how long an attempt took; the time until its answer apart from what came after it.
-
-    When the handler returned that sent the request is not stored: its time is in the first part.
-    """
-    if answered is None or not start <= answered <= end:
-        return span(max(end - start, timedelta()))
-    text = gettext("%(wait)s until its answer, %(own)s after it")
-    return text % {"wait": span(answered - start), "own": span(end - answered)}
-
-
-def _success(job: Job, now: datetime, answered: Mapping[int, datetime]) -> Iterator[dict[str, Any]]:
+def _success(job: Job, now: datetime) -> Iterator[dict[str, Any]]:
     """Yield the attempt that succeeded."""
     if job.outcome == Outcome.SUCCEEDED and job.attempt:
         yield {
@@ -151,7 +126,7 @@ def _success(job: Job, now: datetime, answered: Mapping[int, datetime]) -> Itera
             "worker": _last_worker(job),
             "started": when(job.start_time, now),
             "ended": when(job.update_time, now),
-            "took": took(job.start_time, job.update_time, answered.get(job.attempt)),
+            "took": span(job.update_time - job.start_time),
         }
 
 
@@ -163,9 +138,7 @@ def _last_worker(job: Job) -> str:
     return row.name if row else gettext("worker %(id)s") % {"id": job.last_worker_id}
 
 
-def _attempt(
-    attempt: Attempt, job: Job, now: datetime, answered: Mapping[int, datetime]
-) -> dict[str, Any]:
+def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
     trace = "" if attempt.traceback == NONE else shown(job, attempt.traceback)
     return {
         "number": attempt.attempt,
@@ -175,7 +148,7 @@ def _attempt(
         "worker": or_dash(attempt.worker),
         "started": when(attempt.start_time, now),
         "ended": when(attempt.end_time, now),
-        "took": took(attempt.start_time, attempt.end_time, answered.get(attempt.attempt)),
+        "took": span(attempt.end_time - attempt.start_time),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -93,16 +93,8 @@ class JobTypeAdmin(HipqAdmin):
     )  # fmt: skip
     readonly_fields = (
         "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
-        "masked", "lately", "jobs", "created", "updated", "to_queue",
+        "masked", "lately", "jobs", "created", "updated",
     )  # fmt: skip
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fields; where the queue cannot be edited, Django would always link to it."""
-        if self.has_change_permission(request, obj):
-            return self.fieldsets
-        return [
-            (name, {**shown, "fields": _linked(shown["fields"])}) for name, shown in self.fieldsets
-        ]
 
     def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """Give job types their trends, and what this process's code declares."""
@@ -195,7 +187,3 @@ class JobTypeAdmin(HipqAdmin):
     def jobs(self, job_type: JobType) -> str:
         """A link to the jobs of this type."""
         return self.list_link(Job, _("list"), {"type": job_type.pk})
-
-
-def _linked(fields: Iterable[Any]) -> list[Any]:
-    return ["to_queue" if name == "queue" else name for name in fields]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -12,7 +11,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum, TextField
 from django.db.models.functions import Cast, Coalesce, Left
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.base import RowList
 from hipq_django.admin.display import read_head
@@ -29,7 +28,7 @@ from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import EDITABLE, JobForm, edit, refusal, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import relations
-from hipq_django.admin.previews import MAX_READ_CHARS, chars_of, too_large_text, unless_large
+from hipq_django.admin.previews import MAX_READ_CHARS, chars_of
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
@@ -61,45 +60,40 @@ class JobList(RowList):
     """Takes the head of each error only: a partner may have sent a megabyte of it."""
 
     def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Any]:
-        """Return the jobs of the list."""
+        """Return the jobs of the list, with the heads of errors and what each was requeued as."""
+        found = super().get_queryset(request, *args, **kwargs)
+        # By a range and in the order of its index: else PostgreSQL may look through all jobs.
+        others = Job.objects.using(found.db).order_by("-origin_id", "-pk")
+        of_job = others.filter(origin__gte=OuterRef("pk"), origin__lte=OuterRef("pk"))
         head = Left(Cast("error", TextField()), ERROR_HEAD_CHARS)
-        jobs: QuerySet[Any] = (
-            super().get_queryset(request, *args, **kwargs).annotate(error_head=head)
+        jobs: QuerySet[Any] = found.annotate(
+            error_head=head, requeued_as=Subquery(of_job.values("pk")[:1])
         )
         return jobs
 
     def get_results(self, request: HttpRequest) -> None:
-        """Mask the errors of the page, and say which jobs of it were requeued."""
-        super().get_results(request)
-        jobs: list[Any] = list(self.result_list)
-        self.result_list = jobs
-        last = _last_successors(jobs)
-        for job in jobs:
-            job.requeued_as = last.get(job.pk)
-        self._mask_errors({job.pk: job for job in jobs if _has_secrets(job)})
-
-    def _mask_errors(self, jobs: Mapping[int, Any]) -> None:
-        """Mask the heads of errors: a field may be sensitive now that was not when they came.
+        """Mask the errors of the page: a field may be sensitive now that was not then.
 
         It takes the whole data, answers and error; where these are large, none is read or shown.
         """
+        super().get_results(request)
+        jobs = {job.pk: job for job in self.result_list if _has_secrets(job)}
         if not jobs:
             return
         answers = Answer.objects.filter(job=OuterRef("pk")).order_by().values("job")
-        of_answers = answers.values(size=Sum(chars_of("payload")))
-        size = chars_of("job_data") + chars_of("error") + Coalesce(Subquery(of_answers), 0)
-        rows = self.root_queryset.filter(pk__in=jobs).annotate(size=size)
-        read = rows.values_list("pk", "size", unless_large("job_data"), unless_large("error"))
+        of_answers = Subquery(answers.values(size=Sum(chars_of("payload"))))
+        size = chars_of("job_data") + chars_of("error") + Coalesce(of_answers, 0)
+        small = self.root_queryset.filter(pk__in=jobs).annotate(size=size)
+        small = small.filter(size__lte=MAX_READ_CHARS)
         errors = {}
-        for pk, chars, data, error in read:
-            if chars > MAX_READ_CHARS:
-                jobs[pk].error_head = too_large_text(chars)
-            else:
-                jobs[pk].job_data, errors[pk] = data, error
+        for pk, data, errors[pk] in small.values_list("pk", "job_data", "error"):
+            jobs[pk].job_data = data
         learn_answers(jobs[pk] for pk in errors)
-        for pk, error in errors.items():
-            head = json.dumps(shown(jobs[pk], error), ensure_ascii=False)
-            jobs[pk].error_head = head[:ERROR_HEAD_CHARS]
+        for pk, job in jobs.items():
+            job.error_head = gettext("too large for this list")
+            if pk in errors:
+                head = json.dumps(shown(job, errors[pk]), ensure_ascii=False)
+                job.error_head = head[:ERROR_HEAD_CHARS]
 
 
 def ids_with_key(jobs: Any, key: str) -> list[int]:
@@ -115,19 +109,6 @@ def ids_with_key(jobs: Any, key: str) -> list[int]:
     for part in (keyed.live(), keyed.final()):
         found += part.values_list("pk", flat=True)[:MAX_FOUND]
     return found
-
-
-def _last_successors(jobs: list[Any]) -> dict[int, int]:
-    """Return what jobs were last requeued as, in one query, by an index."""
-    ids = [job.pk for job in jobs if job.is_final]
-    if not ids:
-        return {}
-    rows = Job.objects.using(jobs[0].using)
-    # By a range and in the order of its index: else PostgreSQL may look through the whole table.
-    of_job = rows.filter(origin__gte=OuterRef("pk"), origin__lte=OuterRef("pk"))
-    last = Subquery(of_job.order_by("-origin_id", "-pk").values("pk")[:1])
-    found = rows.filter(pk__in=ids).annotate(last=last).values_list("pk", "last")
-    return {origin: pk for origin, pk in found if pk is not None}
 
 
 def _has_secrets(job: Any) -> bool:

@@ -17,8 +17,9 @@ MAX_READ_CHARS = 65_536
 
 def with_preview(rows: QuerySet[Any], column: str) -> QuerySet[Any]:
     """Return rows with `size`, the characters of a JSON column, and `shown`: it, unless large."""
+    small, null = When(size__lte=MAX_READ_CHARS, then=F(column)), Value(None, JSONField())
     sized = rows.defer(column).annotate(size=chars_of(column))
-    found: QuerySet[Any] = sized.annotate(shown=unless_large(column))
+    found: QuerySet[Any] = sized.annotate(shown=Case(small, default=null, output_field=JSONField()))
     return found
 
 
@@ -27,18 +28,7 @@ def chars_of(column: str) -> Length:
     return Length(Cast(column, TextField()))
 
 
-def unless_large(column: str) -> Case:
-    """Return a JSON column of rows whose `size` is not too large to be read, else null."""
-    small, null = When(size__lte=MAX_READ_CHARS, then=F(column)), Value(None, JSONField())
-    return Case(small, default=null, output_field=JSONField())
-
-
 def too_large(size: int) -> str:
     """Return what is shown in place of a value of which so many characters are stored."""
-    return format_html('<span class="hipq-age">{}</span>', too_large_text(size))
-
-
-def too_large_text(size: int) -> str:
-    """Return that as a text without markup."""
-    text = _("%(count)s characters, too many for a preview")
-    return text % {"count": format_number(size)}
+    text = _("%(count)s characters, too many for a preview") % {"count": format_number(size)}
+    return format_html('<span class="hipq-age">{}</span>', text)

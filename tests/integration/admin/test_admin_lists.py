@@ -238,12 +238,3 @@ def test_a_consumer_is_listed_with_the_source_that_it_reads(admin_client: Client
     WorkerFactory.create(source="post")
 
     assert "reads post" in html(admin_client, list_url(Worker))
-
-
-def test_a_message_that_is_no_answer_is_found_as_failed(admin_client: Client) -> None:
-    unmatched = AnswerFactory.create(status="unmatched")
-    malformed = AnswerFactory.create(status="unmatched", kind="malformed", problem="KeyError")
-
-    assert found(admin_client, Answer, status="failed") == [malformed]
-    assert found(admin_client, Answer, status="unmatched") == [unmatched]
-    assert found(admin_client, Answer, status="no_job") == [unmatched]

@@ -5,7 +5,6 @@ The database has everything as it came and as it was raised; whoever reads it ge
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -545,7 +544,6 @@ def test_the_list_reads_no_large_values_to_mask_the_head_of_an_error(
     values: dict[str, dict[str, Any]] = {"job_data": DATA, "error": {"why": f"no funds on {CARD}"}}
     more = {"more": "x" * 65_536}
     values[large] = {**values.get(large, {}), **more}
-    sizes = [len(json.dumps(value)) for value in values.values()]
     values.pop("answer", None)
     job_type = run(charge(waits)).job_type
     job = JobFactory.create(
@@ -557,7 +555,7 @@ def test_the_list_reads_no_large_values_to_mask_the_head_of_an_error(
 
     page = html(admin_client, list_url(Job))
 
-    assert f">{sum(sizes):,} characters, too many for a preview<" in page
+    assert ">too large for this list<" in page
     assert shows_nothing(page)
     assert "no funds on •••" in html(admin_client, page_url(job))
 
