@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hipq_django.admin.display import badge
-from hipq_django.domain.states import STATUS_MEANINGS, STATUS_WORDS
 from hipq_django.models import Answer
 
 TONES = {
@@ -16,12 +15,12 @@ TONES = {
 
 def name_of(status: str) -> str:
     """Return a status in a word."""
-    return str(STATUS_WORDS[Answer.Status(status)])
+    return Answer.Status(status).word
 
 
 def meaning_of(answer: Answer) -> str:
     """Return what the status of an answer means, which its badge does not say."""
-    return str(STATUS_MEANINGS[Answer.Status(answer.status)])
+    return Answer.Status(answer.status).meaning
 
 
 def status_badge(answer: Answer) -> str:

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from hipq_django.answers import aggregation
 from hipq_django.domain.drafts import IncomingAnswer, as_incoming
-from hipq_django.domain.states import STATUS_WORDS, AnswerKind, AnswerStatus, State
+from hipq_django.domain.states import AnswerKind, AnswerStatus, State
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Job
 
@@ -79,7 +79,7 @@ def refusal(answer: Answer, job: Job) -> str:
             "the answer is %(status)s, its kind is %(kind)s; only early and unmatched answers "
             "without a job can be matched."
         )
-        status = STATUS_WORDS[AnswerStatus(answer.status)]
+        status = AnswerStatus(answer.status).word
         return text % {"status": status, "kind": answer.get_kind_display()}
     names = names_of(answer.instance, answer.job_type)
     if job.job_type.instance != answer.instance or job.job_type.name not in names:

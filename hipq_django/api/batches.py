@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import cache, partial
-from itertools import groupby, pairwise
-from operator import itemgetter
+from functools import partial
+from itertools import pairwise
 from threading import get_ident
 from typing import Any, ParamSpec
 
@@ -19,7 +18,6 @@ from hipq_django.api.control import cancel_page
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
-    check_on_conflict,
     create_following,
     create_many,
     create_member,
@@ -31,7 +29,7 @@ from hipq_django.database import clock
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import checked_reason, checked_type_name, is_storable
+from hipq_django.domain.validation import checked_reason, is_storable
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
@@ -111,7 +109,7 @@ async def abatch(
     """
     _check_callbacks(then, always)
     made = Batch(instance=instance, name=_checked_name(name))
-    collected: list[tuple[NewJob, OnConflict | None]] = []
+    collected: list[Callable[[Batch], object]] = []
     made.collected = collected
     try:
         yield made
@@ -120,32 +118,12 @@ async def abatch(
 
     def enqueue_all() -> None:
         with batch(name, then=then, always=always, instance=instance) as real:
-            usual = cache(partial(_usual, instance))
-            chosen = [
-                (new, given or usual(checked_type_name(new.job_type))) for new, given in collected
-            ]
-            for on_conflict, calls in groupby(chosen, itemgetter(1)):
-                _enqueue_collected([new for new, _ in calls], on_conflict, real)
+            for enqueue in collected:
+                enqueue(real)
         take_place_of(made, real)
         made.create_time = real.create_time
 
     await sync_to_async(enqueue_all)()
-
-
-def _usual(instance: str, job_type: str) -> OnConflict:
-    """Return what is done where a key is taken, as the job type says."""
-    builder = Builder(instance, get_job_type, verb="batch.enqueue")
-    builder.look_up([NewJob(job_type)])
-    return builder.on_conflict(job_type)
-
-
-def _enqueue_collected(jobs: Sequence[NewJob], on_conflict: OnConflict, real: Batch) -> None:
-    """Enqueue jobs as they would have been at once; mostly all together."""
-    if on_conflict != "replace":
-        add_many(real, jobs, on_conflict)
-        return
-    for new in jobs:
-        add(real, new, on_conflict)
 
 
 def add(made: Batch, new: NewJob, on_conflict: OnConflict | None) -> Job:
@@ -159,20 +137,12 @@ def add_many(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict) -> li
     return create_many(jobs, on_conflict, builder)
 
 
-def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None, verb: str) -> None:
-    """Note jobs of an `async with hipq.abatch(…)`, and what is to be done where a key is taken.
+def as_given(made: Batch, new: NewJob) -> NewJob:
+    """Return a copy of a job, which is the same however its caller changes what it has given.
 
-    Raise `InvalidJobError` where one could never be enqueued.
+    Raise `InvalidJobError` where its data could never be stored.
     """
-    assert made.collected is not None  # noqa: S101 - for type checkers
-    for new in jobs:
-        check_on_conflict(new.job_type, on_conflict, verb)
-        made.collected.append((_as_given(new, made.instance), on_conflict))
-
-
-def _as_given(new: NewJob, instance: str) -> NewJob:
-    """Return a copy of a job, which is the same however its caller changes what it has given."""
-    copies: dict[str, Any] = {"job_data": stored_data(new, instance=instance)}
+    copies: dict[str, Any] = {"job_data": stored_data(new, instance=made.instance)}
     for name in ("after", "time_windows"):
         if isinstance(value := getattr(new, name), list):
             copies[name] = [*value]

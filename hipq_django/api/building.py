@@ -68,7 +68,7 @@ class Builder:
         running = RUNNING.get()
         self._parent_id = running.pk if running and running.using == self.using else None
 
-    def reading(self, find_type: Callable[[str, str], JobType]) -> Builder:
+    def with_lookup(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise."""
         return Builder(self.instance, find_type, verb=self.verb, batch=self.batch)
 

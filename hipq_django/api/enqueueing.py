@@ -13,7 +13,7 @@ from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
 from hipq_django.api.keys import (
     check_distinct,
-    go_on_waiting,
+    have_not_started,
     holder_of,
     holders,
     taken,
@@ -85,7 +85,7 @@ FEW = 2
 """So many jobs go in one by one: that takes one statement each, many together take six."""
 
 
-def enqueue_stored(
+def enqueue_unchecked(
     jobs: Sequence[NewJob], *, on_conflict: OnConflict = "raise", instance: str
 ) -> list[Job]:
     """Create jobs of types whose names were checked when they were stored.
@@ -102,39 +102,36 @@ def enqueue_stored(
 
 def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
     if builder.batch is None and not _has_links(new):
-        job = _enqueue_one(new, on_conflict, builder)
-        if not job.conflict:
-            announce_new([job], builder.using)
-        return job
+        return _store(new, None, on_conflict, builder)
     with transaction.atomic(using=builder.using):
         check_batches([new], builder)
         [follows] = following([new], builder.instance, builder.using)
-        job = _enqueue_one(new, on_conflict, builder, held=bool(follows and follows.is_held))
-        if job.conflict:
-            check_stand_ins([(job, new, follows)], builder.using, builder.batch)
-        else:
-            link([(job, follows)], builder.using)
-            announce_new([job], builder.using)
-    return job
+        return _store(new, follows, on_conflict, builder)
 
 
-def _enqueue_one(
-    new: NewJob, on_conflict: OnConflict | None, builder: Builder, *, held: bool = False
+def _store(
+    new: NewJob, follows: Following | None, on_conflict: OnConflict | None, builder: Builder
 ) -> Job:
-    write = _replace if on_conflict == "replace" else _insert
+    """Store a job and announce it; or return the job that has its place."""
+    using = builder.using
     while True:
         try:
-            job = builder.build(new, held=held)
-            write(job, builder.using)
-            return job
+            job = builder.build(new, held=bool(follows and follows.is_held))
+            _write(job, on_conflict, using)
         except StaleJobTypeError:
-            builder = builder.reading(get_job_type)
+            builder = builder.with_lookup(get_job_type)
+            continue
         except DuplicateJobKeyError as error:
             if (on_conflict or builder.on_conflict(new.job_type)) != "return":
                 raise
-            if go_on_waiting([error.job], builder.using):
+            if have_not_started([error.job], using):
                 error.job.conflict = True
+                check_stand_ins([(error.job, new, follows)], using, builder.batch)
                 return error.job
+            continue
+        link([(job, follows)], using)
+        announce_new([job], using)
+        return job
 
 
 def _has_links(new: NewJob) -> bool:
@@ -239,7 +236,7 @@ def insert_or_find(rows: Sequence[Job], using: str, *, hold: bool = False) -> li
             left = holders([row for row in rows if row.id is None], using)
             found = [row if row.id else holder_of(row, left) for row in rows]
             others = {job for job in found if job and job.id not in own}
-            if None not in found and (not hold or go_on_waiting(others, using)):
+            if None not in found and (not hold or have_not_started(others, using)):
                 for job in others:
                     job.conflict = True
                 return [own.get(job.id, job) for job in found if job]
@@ -287,6 +284,13 @@ def watched(watch: Callable[[Sequence[Job]], None]) -> Iterator[None]:
 
 aenqueue = sync_to_async(enqueue)
 aenqueue_many = sync_to_async(enqueue_many)
+
+
+def _write(job: Job, on_conflict: OnConflict | None, using: str) -> None:
+    if on_conflict == "replace":
+        _replace(job, using)
+    else:
+        _insert(job, using)
 
 
 def _insert(job: Job, using: str) -> None:

@@ -30,7 +30,7 @@ def under_key(
     for _ in range(TRIES - 1):
         try:
             return write(*given)
-        except IntegrityError:
+        except (IntegrityError, DuplicateJobKeyError):
             if check_free is not None:
                 check_free(*given)
             # The job that had the key has become final meanwhile, so the key is free again.
@@ -66,8 +66,8 @@ def holder_of(row: Job, found: Mapping[Place, Job]) -> Job | None:
     return next((found[place] for place in places_of(row) if place in found), None)
 
 
-def go_on_waiting(found: Iterable[Job], using: str) -> bool:
-    """Return whether jobs that had not started when they were found have not started yet.
+def have_not_started(found: Iterable[Job], using: str) -> bool:
+    """Return whether those of the jobs that had not started when they were found still have not.
 
     Inside a transaction none of them starts before its end: it would not see what that has written,
     and there would be no other job that does. SQLite lets nobody else write until then.

@@ -7,23 +7,20 @@ continues it and does nothing twice: a job that was requeued knows its successor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 from django.db.models import QuerySet
 
 from hipq_django import transitions
 from hipq_django.api.control import cancel_page
-from hipq_django.api.enqueueing import announce_new
 from hipq_django.api.keys import holders, places_of, under_key
 from hipq_django.api.pages import ManyResult, Perform, in_pages, pages_of
-from hipq_django.api.requeueing import copy_of_final, hold_again, link_again
+from hipq_django.api.requeueing import copy_of_final, store_copies
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
 from hipq_django.dependencies.following import drop_needs
-from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
 from hipq_django.models import Job
@@ -36,12 +33,7 @@ def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     jobs of what its origin followed. Jobs are skipped if they are not final, if they were requeued
     already, or if a live job has their key.
     """
-    before = cache(_newest_id)  # asked for at the first page
-
-    def perform(page: Sequence[Job], using: str) -> dict[int, str]:
-        return _requeue(page, using, before(using))
-
-    return _do(jobs, perform)
+    return _do(jobs, _requeue)
 
 
 def cancel_many(jobs: QuerySet[Job]) -> ManyResult:
@@ -83,36 +75,20 @@ def _is(state: State) -> str:
 # Requeue
 
 
-def _newest_id(using: str) -> int:
-    return Job.objects.using(using).order_by("-pk").values_list("pk", flat=True).first() or 0
-
-
-def _requeue(page: Sequence[Job], using: str, since: int) -> dict[int, str]:
-    """Requeue the jobs of a page; `since` is the newest job that there was before the call."""
+def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
     reasons = {job.pk: _is(State(job.state)) for job in page if not job.is_final}
     again = Job.objects.using(using).filter(origin__in=[job.pk for job in page])
     for pk in again.values_list("origin_id", flat=True):
         reasons.setdefault(pk or 0, "it was requeued already")
     origins = [job for job in page if job.pk not in reasons]
-    return reasons | under_key(_insert_copies, origins, using, since)
+    return reasons | under_key(_store_copies, origins, using)
 
 
-def _insert_copies(origins: Sequence[Job], using: str, since: int) -> dict[int, str]:
+def _store_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
     """Create the new jobs; return why the others are skipped, by the ids of their origins."""
-    copies: dict[int, Job] = {}
-    skipped: dict[int, str] = {}
-    for job in origins:
-        try:
-            copies[job.pk] = copy_of_final(job)
-        except Exception as error:  # such as a time zone that this machine lacks
-            skipped[job.pk] = error_of(error)
-    skipped |= dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
-    fresh = {pk: copy for pk, copy in copies.items() if pk not in skipped}
-    with transaction.atomic(using=using):
-        links = hold_again(fresh, using, since)
-        Job.objects.using(using).bulk_create(fresh.values())
-        link_again(links, fresh, fresh, using)
-    announce_new(list(fresh.values()), using)
+    copies = {job.pk: copy_of_final(job) for job in origins}
+    skipped = dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
+    store_copies({pk: copy for pk, copy in copies.items() if pk not in skipped}, using)
     return skipped
 
 

@@ -216,24 +216,16 @@ def _lock_attempt(job: Job) -> Job | None:
     Raise `InvalidJobError` if the attempt is not running.
     """
     row = arrival.lock_row(Job.objects.using(job.using).row_of(job)) if job.pk else None
-    if row is None:
-        raise InvalidJobError(
-            f"set_key: job {job.pk} does not exist; it was pruned, or never existed."
-        )
-    if row.attempt != job.attempt:
-        raise InvalidJobError(
-            f"set_key: {row} is {row.state} in attempt {row.attempt}, and this is attempt "
-            f"{job.attempt}: a newer attempt has begun. The result of this one will be dropped; "
-            "end the handler."
-        )
-    if row.state == State.RUNNING:
-        return row
-    if _is_answered(row):
-        events.info("key_not_needed", "it was answered already", row=row)
-        return None
+    if row is not None and row.attempt == job.attempt:
+        if row.state == State.RUNNING:
+            return row
+        if _is_answered(row):
+            events.info("key_not_needed", "it was answered already", row=row)
+            return None
+    said = f"{row} is {row.state} in attempt {row.attempt}" if row else f"{job} does not exist"
     raise InvalidJobError(
-        f"set_key: {row} is {row.state}; only the key of a running job can be set. Give a new job "
-        "its key when it is enqueued; a retry handler sets job.job_key."
+        f"set_key: {said}, and this is attempt {job.attempt}; only the key of a running attempt "
+        "can be set. Give a new job its key when it is enqueued; a retry handler sets job.job_key."
     )
 
 

@@ -21,7 +21,7 @@ from hipq_django.dependencies.following import store
 from hipq_django.dependencies.needs import without_success
 from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.job_options import CHANGED, checks
-from hipq_django.domain.states import Outcome
+from hipq_django.domain.states import UNSUCCESSFUL, Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
 from hipq_django.models.naming import Keyed, job_of, twin, verb
@@ -50,12 +50,26 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
     if dependents:
         return _requeue_with_dependents(origin)
     fresh = copy_of_final(origin)
-    with transaction.atomic(using=fresh.using):
-        links = hold_again({origin.pk: fresh}, fresh.using)
-        insert_all([fresh], fresh.using, "requeue")
-        link_again(links, {origin.pk: fresh}, {}, fresh.using)
-        announce_new([fresh], fresh.using)
+    store_copies({origin.pk: fresh}, fresh.using)
     return fresh
+
+
+def store_copies(copies: Mapping[int, Job], using: str) -> None:
+    """Store new jobs, which are given by the ids of their origins, and what they follow.
+
+    Raise `DuplicateJobKeyError`, with nothing stored, if one of their keys is in use.
+    """
+    if copies:
+        with transaction.atomic(using=using):
+            _insert(copies, _hold_again(copies, using), using)
+
+
+def _insert(copies: Mapping[int, Job], links: Iterable[Any], using: str) -> None:
+    fresh = list(copies.values())
+    check_distinct(fresh, "requeue")
+    insert_all(fresh, using, "requeue")
+    _link_again(links, copies, using)
+    announce_new(fresh, using)
 
 
 def _requeue_with_dependents(origin: Job) -> Job:
@@ -68,15 +82,11 @@ def _requeue_with_dependents(origin: Job) -> Job:
         copies = {job.pk: copy_of_final(job) for job in old}
         for job in old:
             copies[job.pk].batch_id = job.batch_id if job.batch_id in batches else None
-        links = hold_again({origin.pk: copies[origin.pk]}, using)
+        links = _hold_again({origin.pk: copies[origin.pk]}, using)
         for job in old[1:]:
             hold(copies[job.pk])
         links += _links([job.pk for job in old[1:]], using)
-        fresh = list(copies.values())
-        check_distinct(fresh, "requeue")
-        insert_all(fresh, using, "requeue")
-        link_again(links, copies, copies, using)
-        announce_new(fresh, using)
+        _insert(copies, links, using)
     return copies[origin.pk]
 
 
@@ -123,13 +133,13 @@ def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job
             yield job
 
 
-def hold_again(fresh: Mapping[int, Job], using: str, since: int | None = None) -> list[Any]:
+def _hold_again(fresh: Mapping[int, Job], using: str) -> list[Any]:
     """Hold those new jobs that follow what has not ended; return the links of their origins.
 
     The jobs are given by the ids of their origins. What has ended already without success
     does not end them once more: whoever requeues them knows of it. See `links_to_newest`.
     """
-    links = links_to_newest(fresh, using, since)
+    links = links_to_newest(fresh, using)
     for link in links:
         if link.is_live or link.needs_job_id in fresh:
             if fresh[link.job_id].hold_time is None:
@@ -139,11 +149,11 @@ def hold_again(fresh: Mapping[int, Job], using: str, since: int | None = None) -
     return links
 
 
-def links_to_newest(origins: Iterable[int], using: str, since: int | None = None) -> list[Any]:
+def links_to_newest(origins: Iterable[int], using: str) -> list[Any]:
     """Return what new jobs follow, by the links of their origins, and whether that `is_live`.
 
     It is what these followed; or, in the place of a job that did not succeed, the newest that was
-    requeued from it. With `since`, also in the place of one that was requeued after that job.
+    requeued from it.
     """
     live = Job.objects.using(using).live()
     jobs, batches = (
@@ -153,7 +163,7 @@ def links_to_newest(origins: Iterable[int], using: str, since: int | None = None
     rows = _links(origins, using).annotate(is_live=Exists(jobs) | Exists(batches))
     links = list(rows.annotate(outcome=F("needs_job__outcome")))
     over = [link for link in links if link.needs_job_id and not link.is_live]
-    newest = _newest_from({link.needs_job_id: link.outcome for link in over}, using, since)
+    newest = _newest_from({link.needs_job_id: link.outcome for link in over}, using)
     places = {(link.job_id, link.needs_job_id) for link in links}
     for link in over:
         found = newest.get(link.needs_job_id)
@@ -164,23 +174,18 @@ def links_to_newest(origins: Iterable[int], using: str, since: int | None = None
     return links
 
 
-def _newest_from(ended: Mapping[int, str], using: str, since: int | None) -> dict[int, Job]:
-    """Return the newest jobs that were requeued from others, by the ids of these.
+def _newest_from(ended: Mapping[int, str], using: str) -> dict[int, Job]:
+    """Return the newest jobs that were requeued from unsuccessful ones, by the ids of these.
 
-    They are given with their outcomes; see `links_to_newest`.
+    Those are given with their outcomes.
     """
     newest: dict[int, Job] = {}
-    latest = {pk: (pk, outcome) for pk, outcome in ended.items()}
-    while latest:
-        copies = _copies_of({pk for pk, _ in latest.values()}, using)
-        found = {
-            first: copies[pk]
-            for first, (pk, outcome) in latest.items()
-            if pk in copies
-            and (outcome != Outcome.SUCCEEDED or (since is not None and copies[pk].pk > since))
-        }
+    left = {pk: pk for pk, outcome in ended.items() if outcome != Outcome.SUCCEEDED}
+    while left:
+        copies = _copies_of(left.values(), using)
+        found = {first: copies[pk] for first, pk in left.items() if pk in copies}
         newest |= found
-        latest = {first: (job.pk, job.outcome) for first, job in found.items() if job.is_final}
+        left = {first: job.pk for first, job in found.items() if job.outcome in UNSUCCESSFUL}
     return newest
 
 
@@ -208,25 +213,22 @@ def _links(origins: Iterable[int], using: str) -> QuerySet[Any]:
     return links.order_by("pk")
 
 
-def link_again(
-    links: Iterable[Any], fresh: Mapping[int, Job], copies: Mapping[int, Job], using: str
-) -> None:
+def _link_again(links: Iterable[Any], copies: Mapping[int, Job], using: str) -> None:
     """Store links of new jobs, which are given by the ids of their origins, as these had them.
 
-    They lead to what their origins followed, or to the new jobs that `copies` has for it.
+    Where a job followed one that was copied with it, its copy follows the copy of that one.
     """
+    newest = {pk: copy.pk for pk, copy in copies.items()}
     again = [
         Link(
-            job=fresh[link.job_id],
-            needs_job_id=copies[link.needs_job_id].pk
-            if link.needs_job_id in copies
-            else link.needs_job_id,
+            job=copies[link.job_id],
+            needs_job_id=newest.get(link.needs_job_id, link.needs_job_id),
             needs_batch_id=link.needs_batch_id,
             on=link.on,
         )
         for link in links
     ]
-    store(again, [job.pk for job in fresh.values() if job.hold_time is not None], using)
+    store(again, [job.pk for job in copies.values() if job.hold_time is not None], using)
 
 
 def copy_of_final(job: Job) -> Job:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
@@ -162,7 +162,7 @@ class _Limited:
     """What the policies share: how often to retry, and after which exceptions."""
 
     max_attempts: int = 5
-    only: tuple[type[BaseException], ...] = (Exception,)
+    only: tuple[type[BaseException], ...] = field(default=(Exception,), repr=False)
 
     def __post_init__(self) -> None:
         most = self.max_attempts
@@ -176,34 +176,17 @@ class _Limited:
                 )
         object.__setattr__(self, "only", tuple(only))
 
-    def __repr__(self) -> str:
-        """Return it as a project writes it: with the bound, and what is not as by default."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
-        defaults = {f.name: f.default for f in fields(self) if f.name != "max_attempts"}
-        shown = [
-            f"{name}={_names(value) if name == 'only' else repr(value)}"
-            for name, value in given.items()
-            if name not in defaults or value != defaults[name]
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
     def _allows(self, failure: Failure) -> bool:
         """A job that lost this many workers may be killing them, and gets no further one."""
         may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
         return may_try and failure.is_a(*self.only)
 
 
-def _names(kinds: tuple[type, ...]) -> str:
-    """Return the tuple of these classes as it is written."""
-    names = ", ".join(kind.__name__ for kind in kinds)
-    return f"({names},)" if len(kinds) == 1 else f"({names})"
-
-
 _CHANCE = random.uniform
 """Kept, because each look at it makes another method."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Exponential(_Limited):
     """Retry after `first_seconds`, then `factor` times as long each time, at most `cap_seconds`.
 
@@ -243,7 +226,7 @@ class Exponential(_Limited):
         return min(delay, self.cap_seconds)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Fixed(_Limited):
     """Retry `seconds` after each failure; `max_attempts` and `only` as for `Exponential`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -56,23 +55,6 @@ def _number(text: str) -> float | int:
 _DECODER = json.JSONDecoder(parse_float=_number)
 
 
-def _decode(text: str, size: int) -> tuple[Any, int]:
-    """Return the value of a text, and how many bytes it has where numbers are written in full.
-
-    So PostgreSQL returns them: 1e308 has 309 digits, and so have numbers near 0.
-    """
-    if "e+" not in text and "e-" not in text:
-        return _DECODER.raw_decode(text)[0], size
-    more = 0
-
-    def number(written: str) -> float | int:
-        nonlocal more
-        more += len(f"{Decimal(written):f}") - len(written)
-        return _number(written)
-
-    return json.JSONDecoder(parse_float=number).decode(text), size + more
-
-
 def to_json(value: Any) -> Any:
     """Return a copy of `value` as it will be read back from the database.
 
@@ -84,7 +66,7 @@ def to_json(value: Any) -> Any:
 
 
 def sized_json(value: Any) -> tuple[Any, int]:
-    """Return the same and how many bytes it has as text, with its numbers written in full."""
+    """Return the same and how many bytes it has as text."""
     stored, _, size = json_with_text(value)
     return stored, size
 
@@ -97,7 +79,7 @@ def json_with_text(value: Any) -> tuple[Any, str, int]:
     if value is None:
         return None, "null", 4
     text, size = _encode(value)
-    copy, size = _decode(text, size)
+    copy = _DECODER.decode(text)
     if copy != value:  # a copy of dicts whose keys are all text is equal, and that is soon known
         _check_keys(value)
     return copy, "" if "e+" in text else text, size

@@ -57,26 +57,15 @@ class AnswerStatus(TextChoices):
     UNMATCHED = "unmatched", _("unmatched: no such job in time, or no such part")
     DISCARDED = "discarded", _("discarded: the request was sent again")
 
+    @property
+    def word(self) -> str:
+        """The status in a word, in the active language."""
+        return str(self.label).partition(":")[0].strip()
 
-STATUS_WORDS = {
-    AnswerStatus.ACCEPTED: _("accepted"),
-    AnswerStatus.EARLY: _("early"),
-    AnswerStatus.DUPLICATE: _("duplicate"),
-    AnswerStatus.LATE: _("late"),
-    AnswerStatus.UNMATCHED: _("unmatched"),
-    AnswerStatus.DISCARDED: _("discarded"),
-}
-"""The statuses in a word; their labels say what they mean."""
-
-STATUS_MEANINGS = {
-    AnswerStatus.ACCEPTED: _("it settled its job or will"),
-    AnswerStatus.EARLY: _("kept for the job to come"),
-    AnswerStatus.DUPLICATE: _("the job was answered before"),
-    AnswerStatus.LATE: _("the job was final"),
-    AnswerStatus.UNMATCHED: _("no such job in time, or no such part"),
-    AnswerStatus.DISCARDED: _("the request was sent again"),
-}
-"""What they mean, for pages that show the word beside it."""
+    @property
+    def meaning(self) -> str:
+        """What it means, for pages that show the word beside it."""
+        return str(self.label).partition(":")[2].strip()
 
 
 MOVES: dict[State, frozenset[State]] = {

@@ -93,25 +93,13 @@ def checked_key(key: object) -> str:
     """Return the job key as it is stored; None, for no key, is stored as 'NONE'."""
     if key is None:
         return NONE
-    if key == NONE:
-        raise InvalidJobError(
-            f"job_key {key!r} is the word that stands for no key; leave job_key out for no key, "
-            "or use another text."
-        )
-    if not isinstance(key, str) or not key:
-        raise InvalidJobError(
-            f"job_key {quoted(key)}: a key is text that is not empty; use str(…) or leave it out."
-        )
-    if len(key) > MAX_KEY_CHARS:
-        raise InvalidJobError(
-            f"job_key {key[:40]!r}… has {len(key)} characters, at most {MAX_KEY_CHARS} are "
-            "allowed; use a hash of it."
-        )
-    if not key.isprintable():
-        raise InvalidJobError(
-            f"job_key {key!r}: a key has printable characters only; remove others."
-        )
-    return str.__str__(key)
+    usable = isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS and key.isprintable()
+    if usable and key != NONE:
+        return str.__str__(key)
+    raise InvalidJobError(
+        f"job_key {quoted(key)}: a key is text of 1 to {MAX_KEY_CHARS} printable characters, and "
+        f"not {NONE!r}, which stands for no key; use str(…) or a hash, or leave it out."
+    )
 
 
 def checked_data(data: object, max_bytes: int | None = None) -> Any:
@@ -186,12 +174,8 @@ def checked_number(name: str, value: object, low: float, high: float, rule: str 
 
 def checked_seconds(name: str, seconds: object) -> float:
     """Return `seconds` as float; raise `InvalidJobError` unless 0 <= seconds <= ten years."""
-    number = number_in(seconds, 0, MAX_SECONDS)
-    if number is None:
-        raise InvalidJobError(
-            f"{name}({seconds!r}): seconds must be a number from 0 to {MAX_SECONDS:,} (ten years)."
-        )
-    return number
+    rule = f"give seconds from 0 to {MAX_SECONDS:,} (ten years)."
+    return checked_number(name, seconds, 0, MAX_SECONDS, rule)
 
 
 def checked_delay(delay: object, name: str = "delay") -> timedelta:
@@ -274,13 +258,6 @@ def checked_reason(reason: object) -> str:
     )
 
 
-def checked_counted(counted: object) -> bool:
-    """Return whether the answers of a job type have no names and are counted."""
-    if isinstance(counted, bool):
-        return counted
-    raise InvalidJobError(f"counted_answers={quoted(counted)}: give True or False.")
-
-
 def checked_windows(windows: object) -> list[str]:
     """Return the time windows in the text form that is stored."""
     parsed = parse_windows(windows)  # type: ignore[arg-type]  # it checks them
@@ -289,11 +266,6 @@ def checked_windows(windows: object) -> list[str]:
 
 def checked_zone(name: object) -> str:
     """Return the name of a time zone; '' stands for the project's TIME_ZONE."""
-    if isinstance(name, str) and name.startswith("right/"):
-        raise InvalidJobError(
-            f"time zone {name!r} counts leap seconds, which databases and clocks do not; give "
-            f"{name.removeprefix('right/')!r}."
-        )
     try:
         if name and isinstance(name, str):
             ZoneInfo(name)
@@ -312,15 +284,10 @@ def aware_moment(name: str, moment: object) -> datetime:
 
     In UTC, because in other zones the two passes of a repeated hour count as equal.
     """
-    if not isinstance(moment, datetime):
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidJobError(
             f"{name} {moment!r}: give an aware datetime, for example "
             "django.utils.timezone.now() + timedelta(minutes=5)."
-        )
-    if moment.utcoffset() is None:
-        raise InvalidJobError(
-            f"{name} {moment!r} is naive; give an aware datetime, for example "
-            "django.utils.timezone.make_aware(…)."
         )
     if not _EARLIEST <= moment <= LATEST:
         raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")

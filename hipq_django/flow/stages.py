@@ -15,7 +15,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast, Length
 
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import enqueue_stored
+from hipq_django.api.enqueueing import enqueue_unchecked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line, is_cut_off
@@ -300,7 +300,7 @@ def _masked(error: Exception, given: Staged, instance: str) -> str:
 
 def _enqueue_together(node: Node, staged: Sequence[Staged]) -> None:
     wanted = [given.job for given in staged]
-    jobs = enqueue_stored(wanted, on_conflict="return", instance=node.instance)
+    jobs = enqueue_unchecked(wanted, on_conflict="return", instance=node.instance)
     now = clock.now(node.using)
     StagedJob.objects.using(node.using).bulk_create(
         StagedJob(

@@ -16,7 +16,6 @@ from hipq_django.domain.redaction import checked_fields
 from hipq_django.domain.schedules import Cron, Every, checked_schedule_name, spec_of
 from hipq_django.domain.uniqueness import Unique, checked_unique
 from hipq_django.domain.validation import (
-    checked_counted,
     checked_max_timeout,
     checked_name,
     checked_type_name,
@@ -162,7 +161,7 @@ def checked_values(
                 options.get("max_timeout"), defaults["default_timeout"]
             ),
             "sensitive": checked_fields(options.get("sensitive", ())),
-            "counted_answers": checked_counted(options.get("counted_answers", False)),
+            "counted_answers": bool(options.get("counted_answers")),
             "aliases": _checked_aliases(options.get("aliases", ())),
             "unique": checked_unique(options.get("unique"), options.get("unique_on")),
             "schedules": _checked_schedules(checked, options.get("schedule")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from asgiref.sync import sync_to_async
@@ -14,7 +15,7 @@ from hipq_django.models import verbs
 from hipq_django.models.base import Row, RowManager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from django.db.models.fields.related_descriptors import RelatedManager
 
@@ -36,8 +37,8 @@ class Batch(Row):
     open_in: int | None = None
     """The thread of its `with hipq.batch(…)`, until that ends: only there is its transaction."""
 
-    collected: list[tuple[NewJob, OnConflict | None]] | None = None
-    """The jobs of an `async with hipq.abatch(…)`, until it ends, each with its `on_conflict`."""
+    collected: list[Callable[[Batch], object]] | None = None
+    """What an `async with hipq.abatch(…)` enqueues when it ends."""
 
     if TYPE_CHECKING:
         jobs: RelatedManager[Job]
@@ -70,7 +71,8 @@ class Batch(Row):
         """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
         if self.collected is None:
             return await sync_to_async(self.enqueue)(new, on_conflict=on_conflict)
-        self._collect([new], on_conflict, "batch.aenqueue")
+        given = verbs.as_given(self, new)
+        self.collected.append(partial(verbs.add, new=given, on_conflict=on_conflict))
         return None
 
     async def aenqueue_many(
@@ -79,8 +81,6 @@ class Batch(Row):
         """Enqueue many in async code; inside `hipq.abatch` at its end: an empty list."""
         if self.collected is None:
             return await sync_to_async(self.enqueue_many)(jobs, on_conflict=on_conflict)
-        self._collect(jobs, on_conflict, "batch.aenqueue_many")
+        given = [verbs.as_given(self, new) for new in jobs]
+        self.collected.append(partial(verbs.add_many, jobs=given, on_conflict=on_conflict))
         return []
-
-    def _collect(self, jobs: Iterable[NewJob], on_conflict: OnConflict | None, verb: str) -> None:
-        verbs.collect(self, jobs, on_conflict, verb)

@@ -1,7 +1,7 @@
 """The verbs that methods of models call, and their modules; `verbs.py` loads them by this list."""
 
 from hipq_django.answers.aggregation import answers_so_far as answers_so_far
-from hipq_django.api.batches import add as add, add_many as add_many, collect as collect
+from hipq_django.api.batches import add as add, add_many as add_many, as_given as as_given
 from hipq_django.api.gathering import gather as gather
 from hipq_django.api.reporting import (
     extend_attempt as extend_attempt,

@@ -22,9 +22,6 @@ def at(minute: int, *, seconds: float = 0) -> datetime:
     return datetime(2015, 3, 1, 10, minute, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
-"""The worked example of the hipq README, in the order of time first."""
-
-
 def test_times_within_one_granule_count_as_equal() -> None:
     """T27: otherwise microseconds would decide, and priority never."""
     ordering = Ordering(Order.TIME, granularity_seconds=60)
@@ -39,15 +36,6 @@ def test_ageing_lets_a_point_of_priority_weigh_so_many_seconds() -> None:
 
     assert ordering.rank(at(10), 0) < ordering.rank(at(0, seconds=1), 10)
     assert ordering.rank(at(10, seconds=1), 0) > ordering.rank(at(0), 10)
-
-
-def test_ageing_lets_no_later_job_pass_for_ever() -> None:
-    """T28: jobs of priority 1 that keep coming pass a job of priority 100 for 99 minutes only."""
-    ordering = Ordering(Order.AGEING, ageing_seconds=60)
-    waiting = ordering.rank(NOON, 100)
-
-    assert ordering.rank(NOON + timedelta(minutes=98), 1) < waiting
-    assert ordering.rank(NOON + timedelta(minutes=100), 1) > waiting
 
 
 @given(orders, moments, moments, priorities)
@@ -120,14 +108,6 @@ def test_the_front_is_not_behind_the_first_due_job(
     rank = ordering.rank(first, priority)
 
     assert ordering.low_water_mark(rank, moment) <= rank
-
-
-def test_the_bound_of_time_first_leaves_out_what_has_long_been_due() -> None:
-    ordering = Ordering(Order.TIME)
-
-    assert ordering.rank(NOON, MAX_PRIORITY) < ordering.first_future_rank(
-        NOON + timedelta(seconds=1)
-    )
 
 
 @pytest.mark.parametrize("order", list(Order))

@@ -21,9 +21,3 @@ def test_a_deadline_never_goes_back_and_never_past_the_last_moment(
 
     assert deadline <= moved <= max(deadline, last)
     assert moved <= max(deadline, now) + timedelta(seconds=seconds)
-
-
-def test_it_is_moved_by_the_seconds_where_there_is_room() -> None:
-    moved = later_deadline(NOON, 60, NOON + timedelta(hours=1), NOON - timedelta(minutes=5))
-
-    assert moved == NOON + timedelta(seconds=60)

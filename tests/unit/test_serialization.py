@@ -12,15 +12,12 @@ from hipq_django.domain import serialization
 from hipq_django.domain.serialization import (
     MAX_DEPTH,
     MAX_ERROR_CHARS,
-    NotJsonError,
     error_of,
-    sized_json,
     storable_text,
     to_json,
     traceback_of,
 )
 from hipq_django.domain.states import NONE
-from tests.memory import deep, peak_of
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -61,41 +58,24 @@ def circle() -> list[Any]:
     ("value", "reason"),
     [
         (float("nan"), r"^it is nan, which JSON does not have; use None or text$"),
-        ({"price": float("inf")}, r"^\['price'\] is inf, which JSON does not have"),
         ({float("nan"): 1}, "^it has a key that is nan, which JSON"),
         (Decimal(1), "^it is of type Decimal; use None, bool, int, float, str, list and dict$"),
         ([1, {"of": (2, b"bytes")}, b"x"], r"^\[1\]\['of'\]\[1\] is of type bytes; use None"),
-        ({"a": [{1, 2}], "b": {3}}, r"^\['a'\]\[0\] is of type set"),
         ({"a": {(1, 2): 3}}, r"^\['a'\] has a key of type tuple; use text$"),
-        ({True: 1, "true": 2}, "^it has the keys True and 'true', which are the same as text"),
         ([{"a": {1: 2, "1": 3}}], r"^\[0\]\['a'\] has the keys 1 and '1', which are"),
         (circle(), "^it is nested too deeply or contains itself$"),
         ("a\0b", "^it holds the NUL character, which databases refuse in text; remove it$"),
-        ({"a": ["x", {"b": "\0"}]}, r"^\['a'\]\[1\]\['b'\] holds the NUL"),
         ({"a": ["x", {"b\0": 1}]}, r"^\['a'\]\[1\] has a key that holds the NUL"),
         ("\ud800", "^it holds a lone surrogate, which is not text; remove it$"),
-        ([{"\udfff": 1}], r"^\[0\] has a key that holds a lone surrogate"),
-        ({"name": ["\ud800"]}, r"^\['name'\]\[0\] holds a lone surrogate"),
         ({1: [None, float("nan")]}, r"^\[1\]\[1\] is nan"),
         (nested(MAX_DEPTH + 1), "^it is nested deeper than 500 levels$"),
         (nested(100_000), "nested too deeply|deeper than 500 levels"),
         pytest.param(10**5_000, "^it is a number of too many digits; use text$", id="digits"),
-        pytest.param({10**5_000: 1}, "^it has a key that is a number of too", id="digits of a key"),
     ],
 )
 def test_what_a_database_cannot_hold_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         to_json(value)
-
-
-def test_to_find_what_is_refused_takes_no_more_memory_the_deeper_it_is() -> None:
-    value = deep([*range(5_000), "\0"])
-
-    def find() -> None:
-        with pytest.raises(NotJsonError, match=r"\[5000\] holds the NUL"):
-            to_json(value)
-
-    assert peak_of(find) < 20_000_000
 
 
 def test_a_backslash_before_u0000_is_no_nul() -> None:
@@ -104,11 +84,6 @@ def test_a_backslash_before_u0000_is_no_nul() -> None:
 
 def test_the_deepest_allowed_value_is_kept() -> None:
     assert to_json(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
-
-
-@pytest.mark.parametrize("number", [1e308, -1.5e300, 1e-308, 2.5e-7, 1e22, 0.5, 17])
-def test_the_size_counts_numbers_as_the_database_writes_them(number: float) -> None:
-    assert sized_json(["e+", number])[1] == len(f'["e+", {Decimal(repr(number)):f}]')
 
 
 # Errors as text

@@ -16,9 +16,6 @@ import pytest
 import hipq_django as hipq
 from hipq_django.domain.drafts import JOB_OPTIONS
 from hipq_django.domain.job_options import DEFAULTS
-from hipq_django.domain.parts import checked_part
-from hipq_django.domain.schedules import checked_schedule_name
-from hipq_django.domain.uniqueness import checked_unique_key
 from hipq_django.domain.validation import (
     MAX_KEY_CHARS,
     aware_moment,
@@ -77,12 +74,10 @@ TAKEN: list[tuple[Callable[[Any], Any], list[Any]]] = [
 """Values that are returned as they are."""
 
 
-@pytest.mark.parametrize(
-    ("check", "given"), [(c, value) for c, values in TAKEN for value in values]
-)
-def test_a_value_is_taken(check: Callable[[Any], Any], given: Any) -> None:
+@pytest.mark.parametrize(("check", "values"), TAKEN)
+def test_a_value_is_taken(check: Callable[[Any], Any], values: list[Any]) -> None:
     """T34."""
-    assert check(given) == given
+    assert list(map(check, values)) == values
 
 
 @pytest.mark.parametrize(
@@ -110,34 +105,33 @@ REFUSED: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
         QUEUE_NAME,
         r"queue .*lower-case letters, digits and",
         [
-            *("", "Bank", "fast-bank", "fast bank", "bank.eu", "bänk", "2bank", "_bank"),
-            *("bank\n", "bank\0", "x" * 101, "٢", None, 5, b"bank", ["bank"]),
+            *("", "Bank", "fast-bank", "bänk", "2bank", "bank\n", "x" * 101, None, b"bank"),
         ],
     ),
     (checked_type_name, "1 to 200 printable characters", ["", "a\nb", "\ud800", "x" * 201, None]),
-    (checked_key, "text that is not empty", [""]),
-    (checked_key, r"a key is text .* use str\(…\)", [42, b"order", ["order"]]),
-    (checked_key, "has 256 characters, at most 255 are allowed; use a hash", ["x" * 256]),
-    (checked_key, "printable characters only", ["a\0b", "a\nb", "\ud800"]),
+    (
+        checked_key,
+        r"a key is text of 1 to 255 printable characters, .* use str\(…\) or a hash",
+        ["", 42, "x" * 256, "a\0b", "\ud800", "NONE"],
+    ),
     (
         checked_timeout,
         r"timeout .*: give seconds above 0, at most",
-        [0, -1, NAN, INFINITE, "60", None, True, timedelta(1), 316_224_001, GOOGOL],
+        [0, NAN, INFINITE, "60", None, True, timedelta(1), GOOGOL],
     ),
     (
         checked_priority,
         r"priority .*: give a whole number from",
-        [1.0, "1", None, True, NAN, Decimal(1), 1_000_001, -1_000_001, GOOGOL],
+        [1.0, "1", None, True, NAN, 1_000_001, -1_000_001],
     ),
     (
         checked_factor,
         r"throttle_factor .*: give a number from 0 to",
         [
-            *(-1, -0.001, 0.0001, 1_000_001, NAN, INFINITE, "1", None, True, Decimal("sNaN")),
-            *(Decimal("1E+999999"), Decimal("1E-999999"), GOOGOL),
+            *(-1, 0.0001, 1_000_001, NAN, "1", None, True, Decimal("sNaN")),
+            *(Decimal("1E+999999"), Decimal("1E-999999")),
         ],
     ),
-    (MOMENT, "is naive; give an aware datetime", [datetime(2025, 1, 6)]),  # noqa: DTZ001 - what is refused
     (
         MOMENT,
         "from 1970 to 9000",
@@ -145,16 +139,15 @@ REFUSED: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
             datetime(1969, 12, 31, tzinfo=UTC),
             datetime(9000, 1, 2, tzinfo=UTC),
             datetime.max.replace(tzinfo=FAR_WEST),
-            datetime.min.replace(tzinfo=timezone(timedelta(hours=12))),
         ],
     ),
-    (MOMENT, "give an aware datetime", ["2025-01-06T12:00:00Z", 1_736_164_800, timedelta(1)]),
+    (MOMENT, "give an aware datetime", ["2025-01-06T12:00:00Z", datetime(2025, 1, 6)]),  # noqa: DTZ001 - what is refused
     (checked_data, r"job_data is not JSON: .*[A-Za-z]", [object(), {"price": NAN}, {1, 2}, b"x"]),
-    (checked_windows, "time window", ["05:00-07:00", ["05:00"], ["25:00-26:00"], [None], 5, {}]),
+    (checked_windows, "time window", ["05:00-07:00", ["25:00-26:00"], [None], 5]),
     (
         checked_zone,
         r"time zone .* is unknown; give a name such as",
-        ["Mars/Olympus", "../etc/passwd", "Europe", "a\0b", 5, None],
+        ["Mars/Olympus", "../etc/passwd", "a\0b", None],
     ),
 ]
 """Checks, and what they say of values that they refuse."""
@@ -170,11 +163,7 @@ def test_any_other_value_is_refused_with_the_way_out(
             check(value)
 
 
-NO_IDS: list[Any] = [0, -1, 2**63, True, 1.0, None, []]
-NO_IDS += ["0", "007", "-1", " 3", "3\n", "٣", "²", "", str(2**63), "9" * 5_000]
-
-
-@pytest.mark.parametrize("value", NO_IDS, ids=lambda value: ascii(value)[:20])
+@pytest.mark.parametrize("value", [0, True, None, "007", " 3", "٣", "", str(2**63)])
 def test_what_names_no_row_is_no_id(value: Any) -> None:
     assert id_from(value) is None
 
@@ -229,21 +218,12 @@ class Moment(datetime):
         (partial(checked_name, "queue"), Word.BANK, "bank"),
         (checked_type_name, Word.BANK, "bank"),
         (checked_key, Word.BANK, "bank"),
-        (checked_unique_key, Word.BANK, "bank"),
-        (checked_reason, Word.BANK, "bank"),
-        (checked_message, Word.BANK, "bank"),
-        (checked_part, Word.BANK, "bank"),
-        (checked_schedule_name, Word.BANK, "bank"),
         (checked_zone, Word.PARIS, "Europe/Paris"),
         (checked_priority, Number.TWO, 2),
-        (checked_timeout, Number.TWO, 2.0),
         (checked_timeout, Share.HALF, 0.5),
-        (checked_factor, Number.TWO, Decimal(2)),
         (checked_factor, Share.HALF, Decimal("0.5")),
         (checked_factor, Exact("0.5"), Decimal("0.5")),
         (partial(aware_moment, "at"), Moment(2026, 10, 25, tzinfo=PARIS), PARIS_MIDNIGHT),
-        (lambda given: hipq.WAIT_FOR(given).expects, Number.TWO, 2),
-        (lambda given: hipq.RetryIn(given).seconds, Share.HALF, 0.5),
     ],
 )
 def test_a_value_of_a_subclass_is_returned_as_the_plain_value(

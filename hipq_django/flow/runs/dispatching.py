@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from hipq_django import events, transitions
-from hipq_django.api.enqueueing import enqueue_stored
+from hipq_django.api.enqueueing import enqueue_unchecked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
@@ -316,7 +316,7 @@ def _enqueue(
     if not runs:
         delete_wakes(wakes, using)
         return set()
-    jobs = enqueue_stored([new for _, new in runs], instance=config.name)
+    jobs = enqueue_unchecked([new for _, new in runs], instance=config.name)
     for (node, _), job in zip(runs, jobs, strict=True):
         node.job_id, node.lock_attempt = job.pk, 0
         node.wakes += 1

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import time_machine
-from asgiref.sync import async_to_sync
 
 import hipq_django as hipq
 from hipq_django.domain.states import WAITING, State
@@ -70,27 +69,6 @@ def test_a_job_is_put_off(delay: Any, frozen_time: time_machine.Traveller) -> No
     assert run_due_jobs() == 0
     frozen_time.shift(90)
     assert run_due_jobs() == 2
-
-
-@pytest.mark.conformance
-def test_async_code_has_the_same_verbs() -> None:
-    job = hipq.enqueue("ask", job_key="k")
-
-    async def change() -> list[str]:
-        await hipq.areschedule(job, NIGHT)
-        await hipq.areprioritize(job, 7)
-        reasons = [reason.code for reason in await hipq.aexplain(job)]
-        await hipq.arun_now(job)
-        await hipq.acancel(job)
-        again = await hipq.arequeue(job)
-        answers = await hipq.areceive_many([hipq.NewAnswer("ask", "nobody's", response=1)])
-        return [*reasons, again.job_key, answers[0].status]
-
-    said = async_to_sync(change)()
-
-    assert "scheduled" in said
-    assert said[-2:] == ["k", "early"]
-    assert (job.priority, job.outcome) == (7, "cancelled")
 
 
 def test_the_package_shows_its_public_names_and_no_others() -> None:

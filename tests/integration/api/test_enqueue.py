@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.engines import functions, statements
-from hipq_django.engines.rows import EXTRA_COLUMNS
 from hipq_django.migrations._scripts import script
 from hipq_django.models import Job, JobType, Queue
 from tests.declaring import Declare
@@ -55,14 +53,6 @@ def test_a_job_has_the_defaults_of_the_design() -> None:
     assert before <= job.scheduled_run_time == job.create_time <= clock.now("default")
 
 
-def test_no_column_of_a_usual_job_may_be_null() -> None:
-    """T2: no NULLs except foreign keys, and what most jobs do not have."""
-    nullable = {f.attname for f in Job._meta.concrete_fields if f.null and not f.is_relation}
-
-    rare = EXTRA_COLUMNS.keys() - {"origin_id", "parent_id", "batch_id"}
-    assert nullable == rare | {"last_worker_id"}
-
-
 def test_the_returned_job_is_the_stored_one(charge_card: Any) -> None:
     job = charge_card.enqueue({"order": (42,)}, job_key="order-42")
 
@@ -94,9 +84,7 @@ def test_a_later_change_of_the_type_leaves_queued_jobs_alone(charge_card: Any) -
     assert (fresh.priority, fresh.timeout) == (1, 5)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"job_key": "k"}, {"job_key": "k", "on_conflict": "replace"}]
-)
+@pytest.mark.parametrize("options", [{}, {"job_key": "k", "on_conflict": "replace"}])
 def test_a_change_of_the_type_inside_a_transaction_is_seen_and_forgotten_with_it(
     options: dict[str, Any],
 ) -> None:
@@ -118,16 +106,6 @@ def test_a_change_of_the_queue_is_seen_by_the_next_enqueue() -> None:
     queue = Queue.objects.get(name="default")
     assert before.rank != after.rank
     assert after.rank == queue.ordering.rank(after.scheduled_run_time, after.priority)
-
-
-def test_a_type_that_was_deleted_is_registered_anew() -> None:
-    hipq.enqueue("nobody_knows").delete()
-    hipq.enqueue("nobody_knows").delete()
-    JobType.objects.filter(name="nobody_knows").delete()
-
-    job = hipq.enqueue("nobody_knows")
-
-    assert job.job_type == JobType.objects.get(name="nobody_knows")
 
 
 # Types that nobody declared
@@ -194,22 +172,3 @@ def test_functions_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatc
         hipq.ConfigurationError, match=rf"lacks function {name}.*manage.py migrate --"
     ):
         functions.has_functions("default")
-
-
-# Times
-
-
-# Async
-
-
-def test_the_queue_of_the_type_is_not_read_again_if_it_is_named() -> None:
-    """As `django.tasks` names the queue of each task."""
-    for _ in range(2):  # until the type is known
-        hipq.enqueue("echo")
-    with CaptureQueriesContext(connection) as without:
-        hipq.enqueue("echo")
-    with CaptureQueriesContext(connection) as named:
-        job = hipq.enqueue("echo", queue="default")
-
-    assert len(named) == len(without)
-    assert job.queue.name == "default"

@@ -27,22 +27,6 @@ def test_all_jobs_are_created_in_their_order() -> None:
     assert [Job.objects.get(pk=job.pk).job_data for job in jobs] == [j.job_data for j in jobs]
 
 
-def test_each_job_may_have_values_of_its_own() -> None:
-    one, other = hipq.enqueue_many(
-        [
-            hipq.NewJob("echo", "text", priority=5, throttle_factor=0.5, timeout=60),
-            hipq.NewJob("ask", queue="bank", time_windows=["00:00-24:00"]),
-        ]
-    )
-    one.refresh_from_db()
-    other.refresh_from_db()
-
-    assert (one.job_type.name, one.job_data, one.priority) == ("echo", "text", 5)
-    assert (float(one.throttle_factor), one.timeout) == (0.5, 60)
-    assert (other.job_type.name, other.queue.name) == ("ask", "bank")
-    assert other.time_windows == ["00:00-24:00"]
-
-
 def test_many_jobs_equal_jobs_created_one_by_one(frozen_time: Any) -> None:
     single = hipq.enqueue("echo", {"n": 0})
     (many,) = hipq.enqueue_many([hipq.NewJob("echo", {"n": 0})])
@@ -51,10 +35,6 @@ def test_many_jobs_equal_jobs_created_one_by_one(frozen_time: Any) -> None:
 
     names = {field.attname for field in Job._meta.concrete_fields} - {"id"}
     assert {n: getattr(many, n) for n in names} == {n: getattr(single, n) for n in names}
-
-
-def test_no_jobs_are_no_statement_too_many() -> None:
-    assert hipq.enqueue_many([]) == []
 
 
 @pytest.mark.postgres

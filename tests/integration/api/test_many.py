@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import OperationalError, connection
 from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
@@ -24,7 +23,6 @@ from hipq_django.signals import job_enqueued, job_finished
 from tests.factories import JobFactory, JobTypeFactory
 from tests.faults import breaking
 from tests.listening import connected
-from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -72,21 +70,6 @@ def test_final_jobs_are_requeued_once() -> None:
     assert fresh[0].job_data == {"n": 1}
 
 
-def test_a_job_whose_zone_this_machine_lacks_is_skipped_and_the_others_are_requeued() -> None:
-    """Of its page, too."""
-    abroad = JobTypeFactory.create(name="abroad", time_zone="Mars/Base")
-    JobFactory.create(state="final", job_type=abroad, time_windows=["08:00-09:00"])
-    others = finals(2)
-
-    result = hipq.requeue_many(ALL())
-
-    [(reason, number)] = result.skipped.items()
-    assert (result.done, number) == (2, 1)
-    assert "Mars/Base" in reason
-    fresh = Job.objects.filter(state="initial")
-    assert {*fresh.values_list("origin_id", flat=True)} == {job.pk for job in others}
-
-
 def test_what_cannot_be_requeued_is_skipped_with_the_reason() -> None:
     job_type = JobTypeFactory.create()
     waiting = JobFactory.create(state="initial", job_type=job_type, job_key="taken")
@@ -106,18 +89,6 @@ def test_what_cannot_be_requeued_is_skipped_with_the_reason() -> None:
     }
     assert str(result).startswith("1 done, ")
     assert waiting.successors.count() == 0
-
-
-def test_a_requeued_job_runs_and_is_announced(
-    told: list[int], django_capture_on_commit_callbacks: Any
-) -> None:
-    job = hipq.enqueue("echo", {"n": 1})
-    run_due_jobs()
-    with django_capture_on_commit_callbacks(execute=True):
-        hipq.requeue_many(ALL())
-
-    assert told == [job.pk]
-    assert run_due_jobs() == 1
 
 
 # Cancel
@@ -239,23 +210,6 @@ def test_a_slice_and_an_order_are_followed() -> None:
 
     assert result.done == 5
     assert list(Job.objects.filter(state="initial")) == jobs[:2]
-
-
-@pytest.mark.conformance
-def test_a_join_names_each_job_once() -> None:
-    job = JobFactory.create(state="initial", job_key="k")
-    for part in "ab":
-        hipq.complete(job.job_type.name, "k", part)
-
-    assert hipq.cancel_many(Job.objects.filter(answers__kind="response")).done == 1
-
-
-def test_async_twins() -> None:
-    jobs = [JobFactory.create(state="initial", scheduled_run_time=NIGHT) for _ in range(3)]
-
-    assert async_to_sync(hipq.arun_now_many)(ALL()).done == len(jobs)
-    assert async_to_sync(hipq.acancel_many)(ALL()).done == len(jobs)
-    assert async_to_sync(hipq.arequeue_many)(ALL()).done == len(jobs)
 
 
 @pytest.mark.conformance

@@ -10,18 +10,9 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.exceptions import HipqError, InvalidJobTypeError, UnknownOptionError
-from tests.declaring import Declare
+from hipq_django.exceptions import HipqError
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.mark.parametrize("decorator", ["on_response", "on_error"])
-def test_what_is_no_handler(declare: Declare, decorator: str) -> None:
-    task = declare.task("pay")(lambda order: None)
-
-    with pytest.raises(InvalidJobTypeError, match="job type 'pay': handler 5 is not a function"):
-        getattr(task, decorator)(5)
 
 
 def duplicate() -> None:
@@ -57,10 +48,3 @@ def test_errors_survive_a_pickle(raise_it: Callable[[], Any]) -> None:
     assert again.__notes__ == ["in the shop"]
     for name in ("job", "node", "problems"):
         assert getattr(again, name, None) == getattr(raised.value, name, None)
-
-
-def test_an_error_that_names_its_verb_keeps_that() -> None:
-    error = UnknownOptionError("enqueue", "prority", ["priority"])
-    error.args = (f"batch: {error}",)
-
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)

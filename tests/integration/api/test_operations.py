@@ -96,17 +96,6 @@ def test_run_now_leaves_a_job_that_is_due_at_its_place(frozen_time: Any) -> None
     assert [claim.id for claim in HandWorker().run_pass()] == [first.pk, second.pk, third.pk]
 
 
-@pytest.mark.conformance
-def test_run_now_puts_the_job_where_its_time_belongs() -> None:
-    waiting = hipq.enqueue("echo", {"n": 1}, scheduled_run_time=clock.now("default"))
-    job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(days=1))
-
-    hipq.run_now(job)
-
-    assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, job.priority)
-    assert row(job)["rank"] == job.rank >= waiting.rank
-
-
 def test_run_now_does_not_break_the_pause_of_its_queue() -> None:
     job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(days=1))
     job.queue.paused = True
@@ -158,10 +147,11 @@ def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
     assert Job.objects.live().get() == taken
 
 
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe", "../zones"])
-def test_a_time_zone_that_this_machine_lacks_is_told_with_the_way_out(zone: str) -> None:
+def test_a_time_zone_that_this_machine_lacks_is_told_with_the_way_out() -> None:
     """A worker on another machine, with newer zone data, may have written it."""
-    JobTypeFactory.create(name="nightly", time_zone=zone, default_time_windows=["01:00-02:00"])
+    JobTypeFactory.create(
+        name="nightly", time_zone="Mars/Olympus", default_time_windows=["01:00-02:00"]
+    )
 
     with pytest.raises(hipq.ConfigurationError, match=r"'nightly' has time zone .* tzdata"):
         hipq.enqueue("nightly")

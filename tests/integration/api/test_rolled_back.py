@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.exceptions import StaleAttemptError
-from hipq_django.models import Batch, Job
+from hipq_django.models import Job
 from tests.integration.webhooks import everything
 from tests.running import run_due_jobs
 
@@ -104,38 +104,12 @@ def test_its_attempt_sets_no_key_and_takes_no_step() -> None:
     pair.stranger.set_key("order-7")
 
 
-def test_it_has_no_result() -> None:
-    pair = enqueued("echo")
-    run_due_jobs()
-
-    with pytest.raises(hipq.JobNotFoundError, match="or its transaction was rolled back"):
-        hipq.get_result(pair.lost)
-    assert hipq.get_result(pair.stranger) == {}
-
-
 def test_no_job_follows_it() -> None:
     pair = enqueued("echo")
 
     with pytest.raises(hipq.InvalidJobError, match="it was pruned or rolled back"):
         hipq.enqueue("echo", after=[pair.lost])
     hipq.enqueue("echo", after=[pair.stranger, pair.stranger.pk])
-
-
-def test_no_batch_is_cancelled() -> None:
-    def begun() -> Batch:
-        with hipq.batch() as made:
-            made.enqueue(hipq.NewJob("echo"))
-        return made
-
-    with transaction.atomic():
-        lost = begun()
-        transaction.set_rollback(True)
-    stranger = begun()
-    lost.pk = stranger.pk
-
-    with pytest.raises(hipq.InvalidJobError, match="has no batch"):
-        hipq.cancel_batch(lost)
-    assert hipq.cancel_batch(stranger) == 1
 
 
 def test_its_callback_url_answers_no_other_job(settings: Settings) -> None:

@@ -54,15 +54,6 @@ def test_an_answer_finds_the_job_by_the_key_that_its_handler_set(charge: Charge)
     assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
 
 
-def test_a_replaced_key_finds_the_job_no_more_and_is_free_again(charge: Charge) -> None:
-    declared = charge(set_bank_key)
-    job = declared.enqueue(job_key="order-42")
-    run_due_jobs()
-
-    assert hipq.complete("charge", "order-42", "paid").status == "early"
-    assert declared.enqueue(job_key="order-42").pk != job.pk
-
-
 @pytest.mark.conformance
 def test_an_answer_that_came_before_the_key_settles_the_job_at_once(charge: Charge) -> None:
     """H100: the answer for that key is already in the inbox."""
@@ -78,30 +69,15 @@ def test_an_answer_that_came_before_the_key_settles_the_job_at_once(charge: Char
     assert (early.status, early.job, early.attempt) == ("accepted", job, 1)
 
 
-def test_an_early_answer_goes_to_the_response_handler_after_the_handler(charge: Charge) -> None:
-    """H100."""
-    hipq.complete("charge", "bank-77", "paid")
-    declared = charge(set_bank_key)
-    declared.on_response(lambda job, response: [job.job_key, response])
-    job = declared.enqueue()
-
-    run_due_jobs()
-
-    assert (row(job).outcome, row(job).result) == ("succeeded", ["bank-77", "paid"])
-
-
 UNIQUE = (
     "job type 'charge' has unique='live': the key of a job keeps others with its arguments away. "
     "Let the other system answer by callback_url(job), or declare unique='kept'."
 )
 
 
-@pytest.mark.parametrize("own", [{}, {"job_key": "order-42"}])
-def test_the_key_that_keeps_others_away_is_not_given_away(
-    charge: Charge, own: dict[str, Any]
-) -> None:
+def test_the_key_that_keeps_others_away_is_not_given_away(charge: Charge) -> None:
     declared = charge(set_bank_key, unique="live", retry=hipq.Never())
-    job = declared.enqueue({"order": 42}, **own)
+    job = declared.enqueue({"order": 42})
 
     run_due_jobs(raise_errors=False)
 
@@ -109,34 +85,6 @@ def test_the_key_that_keeps_others_away_is_not_given_away(
         f"InvalidJobError: set_key: {UNIQUE}",
         job.job_key,
     )
-
-
-@pytest.mark.parametrize("scope", ["waiting", "kept"])
-def test_a_key_that_keeps_nobody_away_may_be_set(charge: Charge, scope: Any) -> None:
-    declared = charge(set_bank_key, unique=scope)
-    job = declared.enqueue({"order": 42})
-
-    run_due_jobs()
-
-    assert (row(job).state, row(job).job_key) == ("running", "bank-77")
-    again = declared.enqueue({"order": 42})
-    assert again.conflict is (scope == "kept")
-
-
-def test_the_next_attempt_has_the_key_and_may_replace_it(charge: Charge) -> None:
-    keys: list[str] = []
-
-    def step(job: Job) -> None:
-        keys.append(job.job_key)
-        job.set_key(f"bank-{job.attempt}")
-
-    job = charge(step, retry=hipq.Fixed(seconds=0)).enqueue()
-    run_due_jobs()
-    hipq.fail("charge", "bank-1", "busy")
-
-    run_due_jobs()
-
-    assert (keys, row(job).job_key) == (["NONE", "bank-1"], "bank-2")
 
 
 def test_async_handlers_set_keys_too(declare: Declare) -> None:
@@ -182,7 +130,9 @@ def test_what_is_no_key_is_refused(charge: Charge, key: Any) -> None:
 def test_the_key_of_a_waiting_job_is_not_set(charge: Charge) -> None:
     job = charge().enqueue(job_key="order-42")
 
-    with pytest.raises(InvalidJobError, match="is initial; only the key of a running job"):
+    with pytest.raises(
+        InvalidJobError, match=r"is initial in attempt 0, .*; only the key of a running"
+    ):
         job.set_key("bank-77")
 
     assert row(job).job_key == "order-42"
@@ -195,9 +145,7 @@ def test_an_attempt_that_somebody_else_took_over_sets_no_key(charge: Charge) -> 
     hipq.fail("charge", "order-42", "busy")
     run_due_jobs()
 
-    with pytest.raises(
-        InvalidJobError, match="in attempt 2, and this is attempt 1: a newer attempt"
-    ):
+    with pytest.raises(InvalidJobError, match="in attempt 2, and this is attempt 1"):
         stale.set_key("bank-77")
 
     assert row(stale).job_key == "order-42"

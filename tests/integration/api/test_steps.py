@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.db import OperationalError, transaction
 from psycopg.errors import LockNotAvailable
 
 import hipq_django as hipq
-from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import ResultError, StaleAttemptError
-from hipq_django.maintenance.retention import prune
 from hipq_django.models import Attempt, Batch, Job, Step
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -69,21 +66,6 @@ def test_a_step_is_called_once_however_often_the_job_is_tried(declare: Declare) 
         {"charged": 70},
         1,
     )
-
-
-def test_a_result_is_the_same_for_the_attempt_that_made_it(declare: Declare) -> None:
-    seen: list[Any] = []
-
-    @declare("order", retry=hipq.Fixed(0, max_attempts=2))
-    def order(job: Job) -> None:
-        seen.append(job.step("pair", lambda: (1, {2: "two"})))
-        if job.attempt == 1:
-            raise ValueError
-
-    hipq.enqueue("order")
-    run_due_jobs()
-
-    assert seen == [[1, {"2": "two"}]] * 2
 
 
 @pytest.mark.conformance
@@ -169,19 +151,6 @@ def test_steps_in_async_code(declare: Declare) -> None:
 
     assert called == ["asked", 7, 8]
     assert row(job).result == ["yes", {"charged": 7}, {"charged": 8}]
-
-
-def test_steps_go_with_their_job(declare: Declare) -> None:
-    @declare("order")
-    def order(job: Job) -> None:
-        job.step("charge", charge, 70)
-
-    hipq.enqueue("order")
-    run_due_jobs()
-    prune(get_instance("default"), days=-1)
-
-    assert not Job.objects.exists()
-    assert not Step.objects.exists()
 
 
 # Finishing
@@ -277,22 +246,6 @@ def test_a_response_handler_can_finish(declare: Declare) -> None:
     assert Batch.objects.get().name == "paid"
 
 
-def test_what_follows_a_job_that_has_finished(declare: Declare) -> None:
-    @declare("order")
-    def order(job: Job) -> None:
-        with hipq.finishing(job, 7):
-            pass
-
-    @declare.task("sum")
-    def follow(inputs: list[int] = hipq.INPUTS) -> int:
-        return sum(inputs)
-
-    last = follow.using(after=[hipq.enqueue("order")]).enqueue()
-    run_due_jobs()
-
-    assert row(last).result == 7
-
-
 @pytest.mark.parametrize("how", ["raises", "returns"])
 def test_what_comes_after_finishing_does_not_count(
     declare: Declare, how: str, caplog: pytest.LogCaptureFixture
@@ -360,28 +313,6 @@ def test_finishing_is_refused_where_it_would_mean_something_else(declare: Declar
     assert [row(job).outcome for job in jobs] == ["succeeded", "failed", "failed"]
     assert "a transaction is open" in row(jobs[1]).error
     assert called == []
-
-
-def test_finishing_is_for_a_thread(declare: Declare) -> None:
-    @declare("refused")
-    async def refused(job: Job) -> None:
-        with hipq.finishing(job, "refused"):
-            called.append("in the block")
-
-    @declare("done")
-    async def done(job: Job) -> None:
-        def book() -> None:
-            with hipq.finishing(job, "booked"):
-                charge(7)
-
-        await sync_to_async(book)()
-
-    jobs = [hipq.enqueue("refused"), hipq.enqueue("done")]
-    run_due_jobs()
-
-    assert called == [7]
-    assert row(jobs[1]).result == "booked"
-    assert str(row(jobs[0]).error).startswith("SynchronousOnlyOperation: ")
 
 
 # Gathering
@@ -471,17 +402,6 @@ def test_what_a_crash_has_left_is_told_by_the_sweep(
     run_due_jobs()
 
     assert row(job).result == {"1": {"result": {"size": 1}}, "2": {"result": {"size": 2}}}
-
-
-def test_gathering_in_async_code(declare: Declare, resize: Any) -> None:
-    @declare("film")
-    async def film(job: Job) -> Any:
-        return await job.agather(new(5))
-
-    job = hipq.enqueue("film")
-    run_due_jobs()
-
-    assert row(job).result == {"1": {"result": {"size": 5}}}
 
 
 @pytest.mark.parametrize(

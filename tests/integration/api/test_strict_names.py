@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -59,29 +58,6 @@ def test_a_name_that_nobody_declares_is_warned_of_once(
     assert f'"{text}' in said
 
 
-def test_the_nearest_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With many job types it takes milliseconds, too long for each enqueue for another project."""
-    looked: list[str] = []
-
-    def look(name: str, known: Iterable[str]) -> str:
-        looked.append(name)
-        return "."
-
-    monkeypatch.setattr(undeclared_names, "nearest_name", look)
-
-    for _ in range(3):
-        hipq.enqueue("ehco")
-
-    assert looked == ["ehco"]
-
-
-def test_a_declared_name_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    hipq.enqueue("echo")
-    hipq.complete("ask", "k", 1)
-
-    assert warnings(caplog) == []
-
-
 @pytest.mark.parametrize("verb", CALLS)
 def test_a_strict_instance_refuses_it_and_stores_nothing(verb: str, settings: Settings) -> None:
     settings.HIPQ = {"default": {"STRICT": True}}
@@ -114,16 +90,6 @@ def test_in_tests_names_are_strict_unless_the_setting_says_otherwise(
         hipq.enqueue("ehco")
     settings.HIPQ = {"default": {"STRICT": False}}
     assert hipq.enqueue("ehco").pk
-
-
-def test_warnings_are_bounded(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(undeclared_names, "MOST_WARNINGS", 10)
-    for number in range(15):
-        undeclared_names.check_declared("default", f"name {number}", "enqueue")
-
-    assert len(warnings(caplog)) == 10
 
 
 # Queues
@@ -185,14 +151,6 @@ def test_data_is_bounded(settings: Settings) -> None:
     )
     with pytest.raises(hipq.InvalidJobError, match="at most 1,000 are stored"):
         hipq.enqueue_many([hipq.NewJob("echo", "x" * 999)])
-
-
-def test_a_megabyte_is_the_default_and_none_is_no_bound(settings: Settings) -> None:
-    with pytest.raises(hipq.InvalidJobError, match="at most 1,000,000 are stored"):
-        hipq.enqueue("echo", "x" * 1_000_000)
-    settings.HIPQ = {"default": {"MAX_DATA_BYTES": None}}
-
-    assert hipq.enqueue("echo", "x" * 1_000_000).pk
 
 
 def test_a_retry_handler_obeys_the_bound(settings: Settings, declare: Declare) -> None:

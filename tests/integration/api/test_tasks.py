@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-import pickle
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import UnknownOptionError
 from hipq_django.models import Job, JobType
-from hipq_django.processes.row_sync import RowSync
 from tests.declaring import Declare
-from tests.factories import WorkerFactory
-from tests.processapp import jobs as processapp_jobs
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -130,23 +121,6 @@ of_a_script.__module__ = "__main__"
 def test_what_no_worker_could_call_is_no_task(function: Any, name: Any, said: str) -> None:
     with pytest.raises(hipq.InvalidJobTypeError, match=said):
         hipq.task(name=name)(function)
-
-
-def test_what_needs_no_object_is_taken(declare: Declare) -> None:
-    bound = Mails().send
-    functions: list[Any] = [Mails.count, bound, Mails.send_all]
-    for number, function in enumerate(functions):
-        declare.task(f"mails{number}")(function)
-
-
-def test_tools_find_the_function_of_a_task() -> None:
-    declared: Any = processapp_jobs.member
-
-    assert declared.__name__ == "member"
-    assert str(inspect.signature(declared)) == "(number: int) -> int"
-    assert "def member" in inspect.getsource(inspect.unwrap(declared))
-    assert pickle.loads(pickle.dumps(declared)) is declared
-    assert copy.deepcopy([declared]) == [declared]
 
 
 def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) -> None:
@@ -353,22 +327,6 @@ def test_a_handler_that_asks_for_what_is_not_there_is_refused(declare: Declare) 
     assert task.response_handler is None
 
 
-def test_a_handler_of_all_arguments_gets_those_that_only_the_task_knows(
-    declare: Declare,
-) -> None:
-    task = declare.task("shop.import")(lambda file, *, limit=3, **more: hipq.WAIT)
-    heard: list[dict[str, Any]] = []
-    task.on_response(lambda response, **rest: heard.append(rest))
-    job = task.enqueue("a.csv", colour="red")
-    run_due_jobs()
-    hipq.complete(job, "done")
-    run_due_jobs()
-
-    [rest] = heard
-    assert rest.pop("job").pk == job.pk
-    assert rest == {"file": "a.csv", "limit": 3, "colour": "red", "inputs": []}
-
-
 # Stored arguments that do not fit
 
 
@@ -406,30 +364,6 @@ def test_an_attempt_whose_arguments_do_not_fit_fails_and_the_policy_decides(
     assert "takes no argument 'invoce_id'" in row(job).error
 
 
-@pytest.mark.parametrize("is_newer_there", [True, False])
-def test_what_a_task_takes_is_said_by_the_newest_worker(
-    declare: Declare, is_newer_there: bool
-) -> None:
-    """One whose first try found a locked row tries again later; a look writes nothing."""
-    declare.task("shop.send")(send)
-    declaring = RowSync(get_instance())
-    declaring.registered(WorkerFactory.create())
-    declaring.declare()
-    if is_newer_there:
-        WorkerFactory.create()
-    JobType.objects.filter(name="shop.send").update(signature="(other: int)", sensitive=["x"])
-    declaring._has_rows = False
-
-    call_command("hipq_status", stdout=StringIO())
-    looked_at = JobType.objects.get(name="shop.send")
-    declaring.declare()
-    written = JobType.objects.get(name="shop.send")
-
-    assert (looked_at.signature, looked_at.sensitive) == ("(other: int)", ["x"])
-    assert (written.sensitive == ["x"]) == is_newer_there
-    assert (written.signature == "(other: int)") == is_newer_there
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -463,20 +397,6 @@ def test_bad_arguments_are_named_with_the_way_out(
             call()
         assert str(raised.value) == said
     assert {hipq.InvalidJobError, TypeError} <= set(hipq.ArgumentsError.__mro__)
-    assert not Job.objects.exists()
-
-
-def test_text_that_cannot_be_stored_is_named_when_the_job_is_stored(declare: Declare) -> None:
-    """Looking into each text costs too much for `.new`."""
-
-    @declare.task("shop.jobs.send_note")
-    def send_note(note: str) -> None: ...
-
-    new = send_note.new("a\0b")
-    said = r"^send_note: job_data is not JSON: \['note'\] holds the NUL character"
-    for enqueue in (lambda: send_note.enqueue("a\0b"), lambda: hipq.enqueue_many([new])):
-        with pytest.raises(hipq.ArgumentsError, match=said):
-            enqueue()
     assert not Job.objects.exists()
 
 
@@ -548,19 +468,6 @@ def test_two_declarations_of_one_name_are_refused(declare: Declare) -> None:
     for name, aliases, said in cases:
         with pytest.raises(hipq.InvalidJobTypeError, match=said):
             declare(name, aliases=aliases)(send)
-
-
-def test_an_argument_may_be_called_as_that_of_any_method(declare: Declare) -> None:
-    @declare.task("named")
-    def named(self: int) -> int:
-        return self
-
-    job = named.enqueue(self=5)
-    assert (job.job_data, named.new(self=6).job_data, named(self=7)) == (
-        {"self": 5},
-        {"self": 6},
-        7,
-    )
 
 
 @pytest.mark.django_db(databases=["default", "other"])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.job_types.registry import get_declared
@@ -175,15 +174,6 @@ def test_a_report_about_a_job_that_is_not_running_is_answered_not_refused() -> N
         assert hipq.extend(*about, 60) is None  # type: ignore[call-overload]  # either way
 
 
-def test_of_several_final_jobs_the_newest_is_meant() -> None:
-    first = prepared(FINAL)
-    second = prepared(FINAL)
-
-    fresh = hipq.requeue("ask", "order-7")
-
-    assert (fresh.origin_id, second.pk > first.pk) == (second.pk, True)
-
-
 # Answers to a job
 
 
@@ -197,20 +187,6 @@ def test_an_answer_to_a_job_needs_no_key() -> None:
     assert (job.result, answer.job, answer.status) == ({"ok": True}, job, "accepted")
     assert hipq.complete(job, {"other": 1}, message_id="m-1").pk == answer.pk
     assert Answer.objects.count() == 1
-
-
-def test_an_answer_to_a_job_finds_it_under_its_new_key(declare: Declare) -> None:
-    @declare("renames")
-    def renames(job: Job) -> Any:
-        job.set_key("theirs")
-        return hipq.WAIT
-
-    job = hipq.enqueue("renames", job_key="ours")
-    run_due_jobs()
-
-    answer = hipq.complete(job, "fine")
-
-    assert (answer.job_key, Job.objects.get(pk=job.pk).result) == ("theirs", "fine")
 
 
 # In a handler
@@ -250,15 +226,3 @@ def test_an_attempt_that_lost_its_job_reports_nothing() -> None:
     assert first.job.extend(50) is None
     assert hipq.progress(first.job, 50) is True  # who is no handler means whatever runs now
     assert Job.objects.get(pk=first.id).progress == 50
-
-
-def test_declarations_of_another_instance_mean_its_jobs(
-    settings: Settings, declare: Declare
-) -> None:
-    settings.HIPQ = {"default": {}, "other": {}}
-    asks = declare("asks", instance="other")(lambda job: hipq.WAIT)
-    job = asks.enqueue(job_key="k")
-
-    assert asks.cancel("k").pk == job.pk
-    with pytest.raises(hipq.InvalidJobError, match="no job with key"):
-        hipq.cancel("asks", "k")

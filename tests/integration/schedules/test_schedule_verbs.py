@@ -317,7 +317,7 @@ def test_a_schedule_without_times_or_with_both_is_refused_by_the_database(
     [
         (at(-1), at(1), "is in the future"),
         (at(-1), at(-2), "is before start"),
-        (NOON.replace(tzinfo=None), NOON, "is naive"),
+        (NOON.replace(tzinfo=None), NOON, "give an aware datetime"),
         (at(-1), "noon", "give an aware datetime"),
         (at(-1_001), at(0), "more than 1,000 due times"),
     ],

@@ -250,7 +250,7 @@ def test_a_reason_names_the_part_and_what_is_wrong(partner: Partner) -> None:
     assert partner.is_told({})[1] == {
         "error": "the outcome cannot be read from the message: KeyError."
     }
-    assert "a key is text that is not empty" in partner.is_told(succeeded(""))[1]["error"]
+    assert "a key is text of 1 to 255" in partner.is_told(succeeded(""))[1]["error"]
     assert partner.is_told(b"\xff")[1] == {"error": "the body is not JSON in UTF-8."}
     deep = partner.is_told(b"[" * 100_000)[1]
     assert deep == {"error": "the body is JSON that is nested too deeply."}
