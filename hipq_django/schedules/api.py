@@ -108,16 +108,12 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
     with write_transaction(using):
         row = _get(name, instance)
         now = clock.now(using)
-        live = live_jobs([row], using).get(row.pk, [])
-        held = [job for job in live if job.hold_time is not None]
-        if live and (row.overlap == "skip" or (row.overlap == "wait" and held)):
-            raise InvalidJobError(
-                f"run_schedule: job {live[-1].pk} of schedule {name!r} is {live[-1].state}; wait "
-                f"for its end, or cancel it (overlap={row.overlap!r})."
-            )
         made = _make(row, [now], KIND.MANUAL, now)
         if not made.jobs:
-            raise InvalidJobError(f"run_schedule: schedule {name!r}: {made.runs[0].reason}.")
+            raise InvalidJobError(
+                f"run_schedule: schedule {name!r}: {made.runs[0].reason}; wait for its end, or "
+                f"cancel it (overlap={row.overlap!r})."
+            )
         [job] = made.jobs
     return job
 

@@ -156,9 +156,3 @@ def test_the_queue_of_the_jobs_counts(now: time_machine.Traveller) -> None:
     assert ScheduleRun.objects.filter(schedule__name="long").count() == 50
     assert ScheduleRun.objects.filter(schedule__name="short").count() == 32
     assert prune(get_instance(), days=20)["schedule runs"] == 10 + 28
-
-
-def test_a_schedule_that_was_never_due_has_nothing_to_prune() -> None:
-    hipq.schedule("s", ECHO, DAILY)
-
-    assert pruned() == 0

@@ -257,9 +257,7 @@ def test_run_now_meets_a_live_job(overlap: Any, now: time_machine.Traveller) -> 
     now.shift(1)
 
     if overlap == "skip":
-        with pytest.raises(
-            hipq.InvalidJobError, match=f"job {first.pk} of schedule 's' is initial"
-        ):
+        with pytest.raises(hipq.InvalidJobError, match=f"'s': job {first.pk} is initial; wait"):
             hipq.run_schedule("s")
         return
     second = hipq.run_schedule("s")
@@ -267,7 +265,7 @@ def test_run_now_meets_a_live_job(overlap: Any, now: time_machine.Traveller) -> 
     assert (first.state == "final") is (overlap == "replace")
     assert (second.hold_time is not None) is (overlap == "wait")
     if overlap == "wait":
-        with pytest.raises(hipq.InvalidJobError, match=f"job {second.pk} of schedule"):
+        with pytest.raises(hipq.InvalidJobError, match=f"'s': job {second.pk} is initial"):
             hipq.run_schedule("s")
 
 
