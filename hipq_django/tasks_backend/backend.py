@@ -23,7 +23,6 @@ from hipq_django.tasks_backend.finding import (
     DeclaredTask,
     check_options,
     declare,
-    is_declared,
     task_at,
 )
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
@@ -116,8 +115,7 @@ class HipqBackend(BaseTaskBackend):
         Raise `InvalidTask` where workers could not find it.
         """
         path = task.module_path
-        if not is_declared(task, path, self.instance):
-            declare(_found(task, path), self.instance)
+        declare(_found(task, path), self.instance)
         return path
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
@@ -166,10 +164,7 @@ def _normalized(values: list[Any]) -> Any:
             break
     else:
         return values
-    try:
-        return normalize_json(values)
-    except RecursionError as error:
-        raise ValueError("an argument is nested too deeply, or contains itself") from error
+    return normalize_json(values)
 
 
 def _task_or_none(path: str) -> HipqTask | None:

@@ -18,6 +18,8 @@ from hipq_django.tasks_backend.names import InvalidTask, Task
 from hipq_django.tasks_backend.running import handler_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hipq_django.domain.drafts import TypeOptions
 
 
@@ -65,12 +67,6 @@ def declare(task: HipqTask, instance: str) -> Declaration:
     return register(declared)
 
 
-def is_declared(task: HipqTask, path: str, instance: str) -> bool:
-    """Return whether this process has declared this very task, as nearly always."""
-    known = get_declared(instance, path)
-    return isinstance(known, DeclaredTask) and known.task is task and known.name == path
-
-
 class DeclaredTask(Declaration):
     """The declaration of a task of `django.tasks`."""
 
@@ -89,30 +85,35 @@ class DeclaredTask(Declaration):
                 f"{self.name} is a task of django.tasks, whose jobs have data like "
                 '{"args": [5], "kwargs": {}}; use its enqueue(…), or hipq_django.new(task, …).'
             )
-        try:
-            self._bind(args, kwargs)
-        except TypeError as error:
-            raise ArgumentsError(
-                f"{self.name}{inspect.signature(self.task.func)} cannot be called with these args "
-                f"and kwargs: {error}."
-            ) from error
+        bind(self.task, args, kwargs)
         return {"run_after": None, **given}
 
     def compared(self, job_data: Any) -> Any:
         """Return the arguments by position, where the function takes them so: also named ones."""
         try:
-            bound = self._bind(job_data["args"], job_data["kwargs"])
-        except (TypeError, KeyError):  # what the function cannot take, its worker will refuse
+            bound = bind(self.task, job_data["args"], job_data["kwargs"])
+        except (
+            ArgumentsError,
+            TypeError,
+            KeyError,
+        ):  # what the function cannot take, its worker will refuse
             return job_data
         args = bound.args[1:] if self.task.takes_context else bound.args
         return {"args": args, "kwargs": bound.kwargs}
 
-    def _bind(self, args: list[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-        context = [None] if self.task.takes_context else []
-        return inspect.signature(self.task.func).bind(*context, *args, **kwargs)
-
 
 _DATA = {"args", "kwargs", "run_after"}
+
+
+def bind(task: HipqTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Return the arguments as the function takes them; raise `ArgumentsError` if it does not."""
+    context, signature = [None] if task.takes_context else [], inspect.signature(task.func)
+    try:
+        return signature.bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise ArgumentsError(
+            f"{task.module_path}{signature} cannot be called with these args and kwargs: {error}."
+        ) from error
 
 
 def check_options(task: HipqTask) -> None:

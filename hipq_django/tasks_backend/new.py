@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from hipq_django.domain.drafts import NewJob
@@ -19,6 +18,7 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
     `hipq_django.tasks_backend.HipqBackend`.
     """
     from hipq_django.tasks_backend.backend import HipqBackend
+    from hipq_django.tasks_backend.finding import bind
     from hipq_django.tasks_backend.names import InvalidTask, Task
 
     if not isinstance(task, Task) or not isinstance(backend := task.get_backend(), HipqBackend):
@@ -26,11 +26,7 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
             f"new: {task!r:.200} is no task of a backend of hipq_django; of a task that "
             "hipq_django.task declares, call its own new."
         )
-    first = (None,) if task.takes_context else ()
-    try:
-        inspect.signature(task.func).bind(*first, *args, **kwargs)
-    except TypeError as error:
-        raise ArgumentsError(f"{task.name}: {error}; it takes {_taken(task)}.") from None
+    bind(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
     try:
         job = backend.new_job(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
         job.job_data = to_json(job.job_data)
@@ -39,8 +35,3 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
     except (TypeError, ValueError) as error:
         raise ArgumentsError(f"{task.name}: the arguments are not JSON: {error}.") from error
     return job
-
-
-def _taken(task: Any) -> str:
-    parameters = list(inspect.signature(task.func).parameters.values())
-    return f"({', '.join(map(str, parameters[1:] if task.takes_context else parameters))})"
