@@ -183,10 +183,10 @@ def match_by_key(job: Job, now: datetime) -> None:
 
 
 def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = False) -> bool:
-    """Give an early answer to the job with its key, which has come since.
+    """Give an early answer to the job with its key, if there is one now; return whether it was.
 
-    One that has not begun takes it at its claim, and waits for no window then. With `skip_locked`
-    do nothing if another transaction has locked the job or the answer.
+    A job that has not begun takes the answer at its claim, which waits for no window then. With
+    `skip_locked` nothing is done if another transaction has locked the job or the answer.
     """
     names = names_of(answer.instance, answer.job_type)
     message = under_name_of_job(as_incoming(answer, names), using)

@@ -10,7 +10,7 @@ from hipq_django.api.attempts import lock_attempt
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import create_many
 from hipq_django.database.transactions import bounded_transaction
-from hipq_django.dependencies.parts import tell_links
+from hipq_django.dependencies.gathered import tell_links
 from hipq_django.dependencies.unholding import any_links
 from hipq_django.domain.dependencies import PART
 from hipq_django.domain.drafts import NewJob

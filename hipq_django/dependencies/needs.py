@@ -53,7 +53,7 @@ def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
         "job_id", "on", "needs_job_id", "needs_batch_id", *fields
     ):
         if batch is None:
-            needs[held].append(_of_job(on, job, *seen))
+            needs[held].append(need_of_job(on, job, *seen))
             continue
         if batch not in of_batch:
             of_batch[batch] = _of_batch(batch, using)
@@ -72,12 +72,6 @@ def _live_need(held: str, using: str) -> Subquery:
     links = Link.objects.using(using).filter(job=OuterRef(held)).alias(state=Subquery(state))
     live = links.filter(state__in=LIVE).order_by("-needs_job_id")
     return Subquery(live.values("needs_job_id")[:1])
-
-
-def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) -> Need:
-    if job_type is None:
-        return Need(on, f"job {pk}", is_live=False, problem="does not exist any more")
-    return need_of_job(on, pk, job_type, state, outcome)
 
 
 def needs_of_jobs(

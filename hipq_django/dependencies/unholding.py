@@ -21,8 +21,8 @@ from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.presence import Presence
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.dependencies.gathered import DUTY, tell_links, tell_page
 from hipq_django.dependencies.needs import dependents_of, verdicts
-from hipq_django.dependencies.parts import DUTY, tell_links, tell_page
 from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
 from hipq_django.extensions import Extension
@@ -91,10 +91,10 @@ any_links = Presence(has_links)
 def unhold_or_cancel(
     held: Sequence[int], using: str, left_alone: Isolation[int] | None = None
 ) -> int:
-    """Unhold or cancel held jobs according to what they wait for; return how many.
+    """Unhold or cancel held jobs, as their needs have ended; return how many.
 
-    The jobs that follow a cancelled one are checked in turn. `left_alone` are the jobs that the
-    calls before have left alone.
+    The jobs that follow a cancelled one are checked in turn. `left_alone` keeps the jobs that
+    earlier calls could not write.
     """
     if using in _under_way.left:
         _under_way.left[using].held += held
@@ -105,8 +105,8 @@ def unhold_or_cancel(
 def _work_off(left: _ToLookAt, using: str, left_alone: Isolation[int]) -> int:
     """Check what is left, and what is added to it meanwhile; return how many jobs moved.
 
-    Each commit calls what is told of ended jobs, inside of it. In a long chain these calls would
-    lie in each other, so they only add to what is left.
+    A commit that cancels jobs calls `unhold_after` again. In a long chain these calls would lie
+    inside each other, so while one runs, the others only add to what is left.
     """
     moved, _under_way.left[using] = 0, left
     try:

@@ -61,8 +61,10 @@ def verdict(needs: Iterable[Need]) -> Verdict:
     return WAIT if waits else GO
 
 
-def need_of_job(on: str, pk: int, job_type: str, state: str, outcome: str) -> Need:
-    """Return the state of a job that another waits for."""
+def need_of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) -> Need:
+    """Return the state of a job that another waits for; without a type it was deleted."""
+    if job_type is None:
+        return Need(on, f"job {pk}", is_live=False, problem="does not exist any more")
     name = f"job {pk} ({job_type})"
     if state != State.FINAL:
         return Need(on, name, is_live=True)

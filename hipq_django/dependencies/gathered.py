@@ -20,7 +20,7 @@ from hipq_django.models.link import UNTOLD
 from hipq_django.models.shown import shown
 
 DUTY = "unhold_jobs"
-"""What the duty is called, in the log, of which this is a part."""
+"""The name of the duty in the log: telling parts is a step of it."""
 
 
 def tell_page(after: int, size: int, left_alone: Isolation[int], using: str) -> tuple[int, int]:
