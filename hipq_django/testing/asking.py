@@ -38,14 +38,8 @@ def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list
     The type is given by its name or as the task itself, here and elsewhere. Raise
     `InvalidJobTypeError` for a name that nothing declares.
     """
-    return _checked_enqueued("enqueued", job_type, instance, values)
-
-
-def _checked_enqueued(
-    verb: str, job_type: Asked, instance: str, values: dict[str, Any]
-) -> list[Job]:
     name, place = named(job_type, instance)
-    check_known(verb, name, place)
+    check_known("enqueued", name, place)
     return _enqueued(name, place, values)
 
 
@@ -70,10 +64,10 @@ def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
 
 def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> None:
     """Fail if there is a live job of this type with these field values."""
-    found = _checked_enqueued("refute_enqueued", job_type, instance, values)
-    if found:
-        name = found[0].job_type.name
-        raise AssertionError(f"enqueued with {_wanted(name, values)}: {_shown(found[:MOST_SHOWN])}")
+    if found := enqueued(job_type, instance=instance, **values):
+        shown_jobs = "; ".join(map(_with_data, found[:MOST_SHOWN]))
+        wanted = _wanted(found[0].job_type.name, values)
+        raise AssertionError(f"enqueued with {wanted}: {shown_jobs}")
 
 
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
@@ -164,7 +158,7 @@ def _explained(found: Sequence[Job], job_type: str, instance: str) -> str:
     listed = found or [*of_type.live()[:MOST_EXPLAINED], *ended[:MOST_EXPLAINED]]
     if not listed:
         return f"there is no job of type {job_type!r}."
-    lines = [f"{job} {shown(job, job.job_data)}: {told(job)}" for job in listed[:MOST_EXPLAINED]]
+    lines = [f"{_with_data(job)}: {told(job)}" for job in listed[:MOST_EXPLAINED]]
     return "\n  ".join(["jobs of this type:", *lines])
 
 
@@ -172,8 +166,8 @@ def _wanted(job_type: str, values: dict[str, Any]) -> str:
     return ", ".join([repr(job_type), *(f"{k}={v!r}" for k, v in values.items())])
 
 
-def _shown(jobs: Any) -> str:
-    return "; ".join(f"{job} {shown(job, job.job_data)}" for job in jobs) or "none"
+def _with_data(job: Job) -> str:
+    return f"{job} {shown(job, job.job_data)}"
 
 
 def _traces(job: Job) -> str:

@@ -61,59 +61,6 @@ def test_a_worker_that_was_away_at_midnight_orders_them_when_it_is_back(
     assert {report.night for report in Report.objects.filter(is_ready=True)} == {NIGHT}
 
 
-def test_reports_that_were_ordered_by_hand_are_not_ordered_again(accounts: list[Account]) -> None:
-    run_at(paris(2, 20), "default")
-    enqueue_in_the_evening()
-    run_at(paris(3, 0), "default")
-
-    assert reports().count() == len(accounts)
-
-
-# The command
-
-
-def test_each_account_gets_one_job(accounts: list[Account]) -> None:
-    enqueue_in_the_evening()
-
-    assert set(reports().values_list("job_key", flat=True)) == {
-        f"{account.pk}-2026-03-03" for account in accounts
-    }
-    assert {job.scheduled_run_time for job in reports()} == {start_of(NIGHT)}
-
-
-def test_the_command_again_changes_nothing(accounts: list[Account]) -> None:
-    enqueue_in_the_evening()
-    enqueue_in_the_evening()
-
-    assert reports().count() == len(accounts)
-
-
-def test_the_command_after_the_jobs_have_run_changes_nothing(accounts: list[Account]) -> None:
-    enqueue_in_the_evening()
-    run_at(paris(3, 0, 1))
-    with time_machine.travel(paris(3, 1), tick=False):
-        call_command("nightly_analytics", verbosity=0)
-
-    assert reports().count() == len(accounts)
-
-
-def test_the_command_again_adds_an_account_that_is_new(accounts: list[Account]) -> None:
-    enqueue_in_the_evening()
-    new = Account.objects.create(name="dart")
-    enqueue_in_the_evening()
-
-    assert reports().count() == len(accounts) + 1
-    assert reports().filter(job_key=f"{new.pk}-2026-03-03").exists()
-
-
-def test_the_next_night_has_jobs_of_its_own(accounts: list[Account]) -> None:
-    enqueue_in_the_evening()
-    with time_machine.travel(paris(3, 20), tick=False):
-        call_command("nightly_analytics", verbosity=0)
-
-    assert reports().count() == 2 * len(accounts)
-
-
 # The window
 
 

@@ -1,22 +1,18 @@
 """The orders: what the supplier is asked, and what its messages mean."""
 
-import json
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.conf import LazySettings
 
-import hipq_django as hipq
 from example_project.orders.jobs import buy
-from example_project.orders.messages import read
 from example_project.orders.models import Purchase
-from example_project.supplier.server import TOPIC, Supplier, messages
+from example_project.supplier.server import TOPIC, Supplier
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.models import Answer, Job
-from hipq_django.sources import IGNORE, Received
+from hipq_django.sources import Received
 from hipq_django.testing import assert_enqueued
 from tests.docs.project import free_port
 from tests.running import run_due_jobs
@@ -86,13 +82,6 @@ def test_a_purchase_and_its_order_are_stored_together() -> None:
     assert job.job_data == {"purchase": bought.pk}
 
 
-def test_the_job_waits_for_the_message_without_a_worker() -> None:
-    bought = purchase(0)
-
-    job = Job.objects.get(job_key=bought.key)
-    assert (job.state, job.worker) == (Job.State.RUNNING, None)
-
-
 @pytest.mark.parametrize("number", [0, 1, 3, 4])
 def test_a_confirmation_settles_the_purchase(number: int, topic: Topic) -> None:
     bought = purchase(number)
@@ -122,18 +111,6 @@ def test_a_message_that_is_cut_off_is_kept_and_the_next_one_counts(topic: Topic)
     assert state_of(bought)[0] == "confirmed"
 
 
-def test_a_message_for_another_shop_is_not_stored() -> None:
-    theirs, _ = messages("purchase-4")
-
-    assert read(Received(theirs)) is IGNORE
-
-
-@pytest.mark.parametrize("content", [{}, {"customer": "hipq-shop"}, [], "text"])
-def test_a_message_of_another_form_is_refused(content: Any) -> None:
-    with pytest.raises((KeyError, TypeError)):
-        read(Received(json.dumps(content).encode()))
-
-
 def test_a_supplier_that_cannot_be_reached_is_tried_again(
     settings: LazySettings,
 ) -> None:
@@ -144,14 +121,3 @@ def test_a_supplier_that_cannot_be_reached_is_tried_again(
 
     job = Job.objects.get(job_key=bought.key)
     assert (job.state, state_of(bought)[0]) == ("retry", "waiting")
-
-
-def test_an_order_of_another_form_is_refused_by_the_supplier(
-    settings: LazySettings, topic: Topic
-) -> None:
-    hipq.enqueue("place_order", {"purchase": buy("Lamps", 1).pk}, job_key="no number at the end")
-
-    run_due_jobs()
-
-    job = Job.objects.get(job_key="no number at the end")
-    assert "HTTP Error 400" in str(job.error)

@@ -404,10 +404,9 @@ def test_a_map_function_that_waits_for_a_lock_does_not_stop_the_other_messages(
     [
         ProgrammingError('function "hipq_receive_1" does not exist'),
         ConfigurationError("the functions of this database are of another version"),
-        ConfigurationError("autocommit is off"),
         of_state("53200"),  # out of memory: perhaps the server is short of it for a moment
     ],
-    ids=["missing", "version", "autocommit", "memory"],
+    ids=["missing", "version", "memory"],
 )
 def test_what_is_not_the_fault_of_a_message_leaves_it_to_the_broker_until_it_is_mended(
     mailbox: Mailbox,

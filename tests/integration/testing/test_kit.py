@@ -113,7 +113,7 @@ def test_a_misspelt_type_is_an_error_where_silence_would_pass_the_test(
     declare("charge_card", aliases=["charge"])(lambda job: None)
 
     said = "no code of this process declares job type 'charge_crd', did you mean 'charge_card'"
-    with pytest.raises(hipq.InvalidJobTypeError, match=f"^{ask.__name__}: {said}"):
+    with pytest.raises(hipq.InvalidJobTypeError, match=said):
         ask("charge_crd")
     for known in ("charge_card", "charge", "tests.testapp.tasks.tell"):
         ask(known)
