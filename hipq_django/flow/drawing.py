@@ -1,17 +1,16 @@
-"""Graphs as SVG: nodes in layers from left to right, their ports at fixed places. Pure.
+"""Graphs as pictures: nodes in layers from left to right, their ports at fixed places. Pure.
 
 What leads back is found by a depth-first search; the rest is layered by its longest paths, and each
-layer is ordered by the mean place of the boxes that lead to it. There are classes and attributes
-only, no styles and no scripts, so that any content security policy lets it pass.
+layer is ordered by the mean place of the boxes that lead to it. The template `picture.html` draws
+what is placed here as SVG.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import chain
 from typing import NamedTuple
-from unicodedata import category
 
 WIDTH, HEAD, ROW = 168, 46, 20
 """The width of a box, and the heights of its head and of a port's row."""
@@ -31,6 +30,13 @@ class Mark(NamedTuple):
     unread: str = ""
 
 
+class Point(NamedTuple):
+    """A place in the picture."""
+
+    x: int
+    y: int
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A node. `tone` names the colour of its status, `url` is its page."""
@@ -39,7 +45,7 @@ class Box:
     title: str
     subtitle: str = ""
     status: str = ""
-    tone: str = ""
+    tone: str = "none"
     inputs: Sequence[Mark] = ()
     outputs: Sequence[Mark] = ()
     url: str = ""
@@ -56,6 +62,16 @@ class Box:
                   if mark.unread]  # fmt: skip
         return ", ".join(part for part in (self.title, self.subtitle, self.status, *counts) if part)
 
+    @property
+    def marks(self) -> list[tuple[Mark, str, Point, int]]:
+        """The ports: each with its side, its place in the box, and where its text begins."""
+        sides = ((self.inputs, "in", 0, 10), (self.outputs, "out", WIDTH, WIDTH - 10))
+        return [
+            (mark, side, Point(x, _row(number)), text_x)
+            for marks, side, x, text_x in sides
+            for number, mark in enumerate(marks)
+        ]
+
 
 class Line(NamedTuple):
     """A connection: from the out-port of a box to the in-port of a box."""
@@ -66,38 +82,78 @@ class Line(NamedTuple):
     into: str
 
 
-class Point(NamedTuple):
-    """A place in the picture."""
+class Way(NamedTuple):
+    """How a line is drawn: the data of an SVG path."""
 
-    x: int
-    y: int
+    path: str
+    leads_back: bool
+
+
+class Drawing(NamedTuple):
+    """All that a picture shows, each thing at its place."""
+
+    width: int
+    height: int
+    boxes: list[tuple[Box, Point]]
+    ways: list[Way]
+    box_width: int = WIDTH
+    status_x: int = WIDTH - 8
+    """Where the status of a box ends."""
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether it is shrunk to fit a page."""
+        return self.width <= MAX_SHRUNK
 
 
 Pair = tuple[str, str]
 
 
-def draw(boxes: Iterable[Box], lines: Iterable[Line], label: str) -> str:
-    """Return the picture; lines whose ends are not there are left out."""
+def draw(boxes: Iterable[Box], lines: Iterable[Line]) -> Drawing:
+    """Return the picture of at most some hundred boxes; lines without both ends are left out."""
     shown = {box.key: box for box in boxes}
     joined = [line for line in dict.fromkeys(lines) if _has_ends(line, shown)]
     corners = place(shown, [(line.source, line.target) for line in joined])
     bottom = max((corners[key].y + box.height for key, box in shown.items()), default=0) + MARGIN
     right = max((corner.x for corner in corners.values()), default=0) + WIDTH + INDENT
-    below = [line for line in joined if not _leads_on(corners[line.source], corners[line.target])]
-    lanes = {line: number % LANES for number, line in enumerate(below)}
-    drawn = [_path(line, shown, corners, bottom, lanes.get(line)) for line in joined]
-    height = bottom + LANE * min(len(below), LANES)
-    fits = " hipq-fits" if right <= MAX_SHRUNK else ""
-    return (
-        f'<svg class="hipq-picture{fits}" role="group" aria-label="{_text(label)}" '
-        f'width="{right}" height="{height}" viewBox="0 0 {right} {height}" '
-        'xmlns="http://www.w3.org/2000/svg">'
-        f"{''.join(drawn)}"
-        f"{''.join(_box(box, corners[key]) for key, box in shown.items())}</svg>"
-    )
+    ways, lanes = [], 0
+    for line in joined:
+        start = _end(corners[line.source], shown[line.source].outputs, line.out, WIDTH)
+        end = _end(corners[line.target], shown[line.target].inputs, line.into, 0)
+        is_next = end.x - start.x == GAP_X
+        ways.append(_way(start, end, bottom, None if is_next else lanes % LANES))
+        lanes += not is_next
+    height = bottom + LANE * min(lanes, LANES)
+    return Drawing(right, height, [(box, corners[key]) for key, box in shown.items()], ways)
 
 
-# Where things are
+def _has_ends(line: Line, boxes: Mapping[str, Box]) -> bool:
+    source, target = boxes.get(line.source), boxes.get(line.target)
+    outs, ins = source.outputs if source else (), target.inputs if target else ()
+    return line.out in {mark.name for mark in outs} and line.into in {mark.name for mark in ins}
+
+
+def _row(number: int) -> int:
+    return HEAD + ROW * number + ROW // 2
+
+
+def _end(corner: Point, marks: Sequence[Mark], name: str, x: int) -> Point:
+    number = next(number for number, mark in enumerate(marks) if mark.name == name)
+    return Point(corner.x + x, corner.y + _row(number))
+
+
+def _way(start: Point, end: Point, bottom: int, lane: int | None) -> Way:
+    """Return a curve to the next layer, or a way in a lane below all boxes, which could hide it."""
+    if lane is None:
+        middle = (start.x + end.x) // 2
+        way = f"C{middle} {start.y} {middle} {end.y} {end.x} {end.y}"
+    else:
+        out, level = 10 + lane, bottom + LANE * lane
+        way = f"H{start.x + out}V{level}H{end.x - out}V{end.y}H{end.x}"
+    return Way(f"M{start.x} {start.y}{way}", start.x > end.x)
+
+
+# Where boxes are
 
 
 def place(boxes: Mapping[str, Box], pairs: Iterable[Pair]) -> dict[str, Point]:
@@ -143,116 +199,23 @@ def _mean(values: Iterable[int]) -> float:
 
 
 def _sorted(after: Mapping[str, Sequence[str]]) -> tuple[list[str], set[Pair]]:
-    """Return the nodes so that edges lead on, but for those that lead back, which come second."""
-    entered = {target for targets in after.values() for target in targets}
-    done: list[str] = []
-    is_open: dict[str, bool] = {}
+    """Return the boxes so that lines lead on, but for those that lead back, which come second."""
+    entered = set(chain.from_iterable(after.values()))
+    done: dict[str, None] = {}
+    above: set[str] = set()
     back: set[Pair] = set()
-    for first in sorted(after, key=lambda key: key in entered):
-        stack = [] if first in is_open else [(first, iter(after[first]))]
-        is_open.setdefault(first, True)
-        while stack:
-            key, rest = stack[-1]
-            target = next(rest, None)
-            if target is None:
-                is_open[key] = False
-                done.append(stack.pop()[0])
-            elif target not in is_open:
-                is_open[target] = True
-                stack.append((target, iter(after[target])))
-            elif is_open[target]:
+
+    def visit(key: str) -> None:
+        above.add(key)
+        for target in after[key]:
+            if target in above:
                 back.add((key, target))
-    return done[::-1], back
+            elif target not in done:
+                visit(target)
+        above.remove(key)
+        done[key] = None
 
-
-# What is drawn
-
-
-def _has_ends(line: Line, boxes: Mapping[str, Box]) -> bool:
-    source, target = boxes.get(line.source), boxes.get(line.target)
-    return (
-        source is not None
-        and target is not None
-        and any(mark.name == line.out for mark in source.outputs)
-        and any(mark.name == line.into for mark in target.inputs)
-    )
-
-
-def _leads_on(source: Point, target: Point) -> bool:
-    """Return whether an edge goes to the next layer; a box could hide any other one."""
-    return target.x - source.x == WIDTH + GAP_X
-
-
-def _path(
-    line: Line,
-    boxes: Mapping[str, Box],
-    corners: Mapping[str, Point],
-    bottom: int,
-    lane: int | None,
-) -> str:
-    """Return a curve to the right, or a way in a lane below all boxes."""
-    start = _end(corners[line.source], boxes[line.source].outputs, line.out, WIDTH)
-    end = _end(corners[line.target], boxes[line.target].inputs, line.into, 0)
-    if lane is None:
-        middle = (start.x + end.x) // 2
-        way = f"C{middle} {start.y} {middle} {end.y} {end.x} {end.y}"
-    else:
-        out, level = 10 + lane, bottom + LANE * lane
-        way = f"H{start.x + out}V{level}H{end.x - out}V{end.y}H{end.x}"
-    back = ' class="hipq-back"' if start.x > end.x else ""
-    return f'<path{back} d="M{start.x} {start.y}{way}"/>'
-
-
-def _end(corner: Point, marks: Sequence[Mark], name: str, x: int) -> Point:
-    row = next(number for number, mark in enumerate(marks) if mark.name == name)
-    return Point(corner.x + x, corner.y + HEAD + ROW * row + ROW // 2)
-
-
-def _box(box: Box, corner: Point) -> str:
-    tone = f"hipq-is-{box.tone}" if box.tone.isidentifier() else "hipq-is-none"
-    end = WIDTH - 8
-    inside = "".join(
-        [
-            f"<title>{_text(box.says)}</title>",
-            f'<rect class="hipq-box" width="{WIDTH}" height="{box.height}" rx="5"/>',
-            f'<rect class="hipq-tone {tone}" width="6" height="{box.height}" rx="3"/>',
-            f'<text class="hipq-title" x="14" y="18">{_cut(box.title, 14)}</text>',
-            f'<text class="hipq-small" x="14" y="35">{_cut(box.subtitle, 25)}</text>',
-            f'<text class="hipq-status {tone}" x="{end}" y="18">{_cut(box.status, 12)}</text>',
-            *_marks(box.inputs, "hipq-in", 0),
-            *_marks(box.outputs, "hipq-out", WIDTH),
-        ]
-    )
-    if box.url:
-        inside = f'<a href="{_text(box.url)}" aria-label="{_text(box.says)}">{inside}</a>'
-    return f'<g transform="translate({corner.x} {corner.y})">{inside}</g>'
-
-
-def _marks(marks: Sequence[Mark], side: str, x: int) -> Iterator[str]:
-    inward = -10 if x else 10
-    for number, mark in enumerate(marks):
-        y = HEAD + ROW * number + ROW // 2
-        count = (
-            f'<tspan class="hipq-count" dx="5">{_text(mark.unread)}</tspan>' if mark.unread else ""
-        )
-        yield f'<circle class="{side}" cx="{x}" cy="{y}" r="4"/>'
-        yield (
-            f'<text class="hipq-small {side}" x="{x + inward}" y="{y + 4}">'
-            f"{_cut(mark.name, 9)}{count}</text>"
-        )
-
-
-def _cut(text: str, chars: int) -> str:
-    return _text(text if len(text) <= chars else f"{text[: chars - 1]}…")
-
-
-def _text(text: str) -> str:
-    """Return a text for XML, which has no place for control characters."""
-    return escape(
-        "".join(char if _is_shown(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
-    )
-
-
-def _is_shown(char: str) -> bool:
-    """Return whether a character can be seen, or is a space: some languages have several."""
-    return char.isprintable() or category(char) == "Zs"
+    for first in sorted(after, key=entered.__contains__):
+        if first not in done:
+            visit(first)
+    return [*done][::-1], back

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, QuerySet
-from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import format_number
@@ -16,7 +15,7 @@ from hipq_django.flow.admin.node_list import shown_rows
 from hipq_django.flow.admin.standing import TONES
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import all_components
-from hipq_django.flow.drawing import Box, Line, Mark, draw
+from hipq_django.flow.drawing import Box, Drawing, Line, Mark, draw
 from hipq_django.flow.graphs.spec import Spec, read_spec
 from hipq_django.flow.models import Connection, Message, Node, NodePort
 from hipq_django.flow.status import derived
@@ -35,7 +34,7 @@ Named = tuple[str, str]
 class Picture(NamedTuple):
     """A drawing, and the same as text for a table."""
 
-    svg: SafeString
+    drawing: Drawing
     boxes: Sequence[Box]
     lines: Sequence[Line]
     is_cut: bool
@@ -78,7 +77,8 @@ def of_children(graph: Node, url: Callable[[int], str]) -> Picture:
     pairs = rows.order_by("pk").values_list("source_id", "target_id")
     lines = [Line(*ends[source], *ends[target]) for source, target in pairs]
     own = _own_boxes(_marks(ports, graph.pk, "in"), _marks(ports, graph.pk, "out"))
-    return _picture([*own, *boxes], lines, len(children) > MAX_CHILDREN)
+    boxes = [*own, *boxes]
+    return Picture(draw(boxes, lines), boxes, lines, len(children) > MAX_CHILDREN)
 
 
 def _status(child: Any) -> str:
@@ -113,7 +113,8 @@ def of_spec(spec: Any, *, instance: str = "", node: Node | None = None) -> Pictu
         boxes.append(replace(box, status=status, tone=TONES[tone]))
     how = _("disowned") if _dict(spec).get("removed") == "keep" else _("terminated")
     boxes += [Box(name, name, before[name], how, TONES["failed"]) for name in goes[:MAX_CHILDREN]]
-    return _picture(boxes, lines, max(len(nodes), len(goes)) > MAX_CHILDREN)
+    is_cut = max(len(nodes), len(goes)) > MAX_CHILDREN
+    return Picture(draw(boxes, lines), boxes, lines, is_cut)
 
 
 def _wanted(name: str, given: dict[str, Any], declared: Any, lines: Sequence[Line]) -> Box:
@@ -131,11 +132,6 @@ def _component(given: Any) -> str:
     if "jobs" in _dict(given):
         return _("jobs: %(type)s") % {"type": given["jobs"]}
     return str(_dict(given).get("component", "?"))
-
-
-def _picture(boxes: Sequence[Box], lines: Sequence[Line], is_cut: bool) -> Picture:
-    svg = draw(boxes, lines, _("Picture of the graph"))
-    return Picture(mark_safe(svg), boxes, lines, is_cut)  # noqa: S308 - `draw` escapes all texts
 
 
 def _own_boxes(inputs: Sequence[Mark], outputs: Sequence[Mark]) -> list[Box]:

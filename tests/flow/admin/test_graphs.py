@@ -35,8 +35,7 @@ def seen_of(client: Client, graph: Node) -> str:
 
 
 def send(client: Client, graph: Node, spec: Any, button: str = "_save", seen: str = "") -> Any:
-    text = spec if isinstance(spec, str) else json.dumps(spec)
-    sent = {"spec": text, "seen": seen or seen_of(client, graph), button: "1"}
+    sent = {"spec": json.dumps(spec), "seen": seen or seen_of(client, graph), button: "1"}
     return client.post(page_url(graph, "graph"), sent, follow=True)
 
 
