@@ -177,11 +177,11 @@ def place(boxes: Mapping[str, Box], pairs: Iterable[Pair]) -> dict[str, Point]:
 
 def _layers(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Return the boxes from left to right, each as far as the longest path to it."""
-    order, back = _sorted(after)
-    layer = dict.fromkeys(order, 0)
-    for source in order:
+    search = _Search(after)
+    layer = dict.fromkeys(reversed(search.done), 0)
+    for source in layer:
         for target in after[source]:
-            if (source, target) not in back:
+            if (source, target) not in search.back:
                 layer[target] = max(layer[target], layer[source] + 1)
     layers: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for key in after:
@@ -198,24 +198,26 @@ def _mean(values: Iterable[int]) -> float:
     return sum(found) / len(found) if found else 0
 
 
-def _sorted(after: Mapping[str, Sequence[str]]) -> tuple[list[str], set[Pair]]:
-    """Return the boxes so that lines lead on, but for those that lead back, which come second."""
-    entered = set(chain.from_iterable(after.values()))
-    done: dict[str, None] = {}
-    above: set[str] = set()
-    back: set[Pair] = set()
+class _Search:
+    """A depth-first search: the boxes that are done, the innermost first, and what leads back."""
 
-    def visit(key: str) -> None:
-        above.add(key)
-        for target in after[key]:
-            if target in above:
-                back.add((key, target))
-            elif target not in done:
-                visit(target)
-        above.remove(key)
-        done[key] = None
+    def __init__(self, after: Mapping[str, Sequence[str]]) -> None:
+        self.done: dict[str, None] = {}
+        self.back: set[Pair] = set()
+        self._after = after
+        self._above: set[str] = set()
+        entered = set(chain.from_iterable(after.values()))
+        for first in sorted(after, key=entered.__contains__):
+            self._visit(first)
 
-    for first in sorted(after, key=entered.__contains__):
-        if first not in done:
-            visit(first)
-    return [*done][::-1], back
+    def _visit(self, key: str) -> None:
+        if key in self.done:
+            return
+        self._above.add(key)
+        for target in self._after[key]:
+            if target in self._above:
+                self.back.add((key, target))
+            else:
+                self._visit(target)
+        self._above.remove(key)
+        self.done[key] = None
