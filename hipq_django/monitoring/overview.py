@@ -75,6 +75,14 @@ class QueueCounts:
         """Whether jobs that wait for answers fill the limit, and none has ended for too long."""
         return self.is_full and self.is_quiet and self.oldest_due_seconds >= LONG_SECONDS
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        values = _without_caps(asdict(self)) | self.trend.as_dict()
+        values["problem"] = None if self.problem == NONE else self.problem
+        values["unanswered"] = self.is_unanswered
+        del values["trend"], values["next_factor"]
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class JobTypeEndings:
@@ -83,6 +91,10 @@ class JobTypeEndings:
     name: str
     queue: str
     trend: Trend
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {"name": self.name, "queue": self.queue, **self.trend.as_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +143,18 @@ class Overview:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON: no count above 10,000, and no problem where none is."""
-        values = _without_caps(asdict(self))
-        for row in values["queues"]:
-            row["problem"] = None if row["problem"] == NONE else row["problem"]
-        rows = (*values["queues"], *values["job_types"])
-        counted: list[QueueCounts | JobTypeEndings] = [*self.queues, *self.job_types]
-        trends = [row.trend for row in counted]
-        for row, trend in zip(rows, trends, strict=True):
-            del row["trend"]
-            row.update(trend.as_dict())
-        for row, queue in zip(values["queues"], self.queues, strict=True):
-            row["unanswered"] = queue.is_unanswered
-            del row["next_factor"]
-        values |= values.pop("others")
+        answers = {
+            "unmatched_answers": self.unmatched_answers,
+            "malformed_messages": self.malformed_messages,
+        }
         return {
-            **values,
-            "queues": [_without_caps(queue) for queue in values["queues"]],
+            "instance": self.instance,
+            **_without_caps(answers),
+            "queues": [queue.as_dict() for queue in self.queues],
             "workers": [worker.as_dict() for worker in self.workers],
             "consumers": [consumer.as_dict() for consumer in self.consumers],
+            "job_types": [row.as_dict() for row in self.job_types],
+            **self.others,
         }
 
 

@@ -24,8 +24,8 @@ from hipq_django.domain.states import NONE, Outcome, State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.engines import engine_for
-from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest
-from hipq_django.job_types.registry import find_declared, known_names
+from hipq_django.exceptions import ConfigurationError, InvalidJobError
+from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
 from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
@@ -114,20 +114,12 @@ def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
         text = _("Worker %(worker)s claimed it ahead and starts it next.")
         yield _reason("prefetched", text, worker=worker)
     elif job.deadline < now:
-        text = _("Attempt %(attempt)s was due at %(time)s, and is about to time out.")
+        text = _("Attempt %(attempt)s had time until %(time)s, and is about to time out.")
         yield _reason("overdue", text, attempt=job.attempt, time=when(job.deadline, now))
 
 
 def _waits_for_answer(job: Job, now: datetime) -> str:
-    if job.deadline < now:
-        text = _(
-            "Attempt %(attempt)s sent its request and waits for the answer; it was due at %(time)s."
-        )
-    else:
-        text = _(
-            "Attempt %(attempt)s sent its request and waits for the answer; it times out at "
-            "%(time)s."
-        )
+    text = _("Attempt %(attempt)s sent its request; its answer has time until %(time)s.")
     parts = aggregation.progress_of(job)
     said = text % {"attempt": job.attempt, "time": when(job.deadline, now)}
     return f"{said} ({parts})" if parts else said
@@ -195,7 +187,12 @@ def _serving(job: Job) -> list[Worker]:
 
 def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
     if find_declared(job.queue.instance, job.job_type.name, job.job_type.kind) is None:
-        yield Reason("unknown_type", _undeclared(job))
+        text = _(
+            "No code of this project declares job type '%(name)s'. Declare it in the module jobs "
+            "of an app, or add its module to AUTODISCOVER. If it was renamed, give the new one "
+            "aliases= with the former name."
+        )
+        yield _reason("unknown_type", text, name=job.job_type.name)
     if not serving:
         text = _("No worker serves queue %(queue)s; start one: %(command)s.")
         start = command("hipq_worker", job.queue.name, instance=job.queue.instance)
@@ -215,24 +212,6 @@ def _held_threads(alive: Sequence[Worker], now: datetime) -> Iterator[Reason]:
             text = _("Worker %(worker)s, since %(time)s: %(reason)s.")
             since = _at(now - timedelta(seconds=one.seconds))
             yield _reason("threads_held", text, worker=worker, time=since, reason=one.reason)
-
-
-def _undeclared(job: Job) -> str:
-    name = job.job_type.name
-    near = nearest(name, known_names(job.queue.instance))
-    if near is None:
-        text = _(
-            "No code of this project declares job type '%(name)s'. Declare it in the module jobs "
-            "of an app, or add its module to AUTODISCOVER. If it was renamed, give the new one "
-            "aliases= with the former name."
-        )
-    else:
-        text = _(
-            "No code of this project declares job type '%(name)s'; is '%(near)s' meant? Declare it "
-            "in the module jobs of an app, or add its module to AUTODISCOVER. If it was renamed, "
-            "give the new one aliases= with the former name."
-        )
-    return text % {"name": name, "near": near}
 
 
 def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
@@ -317,18 +296,14 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
         if job.throttle_factor == 0:
             return
         due = due.filter(throttle_factor__gt=0)
-    count = len(due.values_list("pk")[:MAX_BEFORE])
-    if not count:
-        return
-    if count == MAX_BEFORE:
-        text = _("%(count)s or more due jobs of the queue are ahead of it.")
-    else:
+    if count := len(due.values_list("pk")[:MAX_BEFORE]):
         text = ngettext(
             "%(count)s due job of the queue is ahead of it.",
             "%(count)s due jobs of the queue are ahead of it.",
             count,
         )
-    yield _reason("behind", text, count=number_format(count, force_grouping=True))
+        more = "+" if count == MAX_BEFORE else ""
+        yield _reason("behind", text, count=number_format(count, force_grouping=True) + more)
 
 
 def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:

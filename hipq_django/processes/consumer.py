@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from hipq_django import events
@@ -134,12 +135,9 @@ class ConsumerProcess(RegisteredProcess):
 
     def _close_source(self) -> None:
         source, self._source = self._source, None
-        if source is None:
-            return
-        try:
-            source.close()
-        except Exception as error:  # it may be broken; nothing depends on its end
-            events.info("close_failed", repr(error), source=self.settings.name)
+        if source is not None:
+            with suppress(Exception):  # it may be broken; nothing depends on its end
+                source.close()
 
     # Belonging
 

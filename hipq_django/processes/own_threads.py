@@ -103,8 +103,6 @@ class Listener(OwnThread):
         connection = connections[self.using]
         notify.listen(connection, self._config.name)
         driver: Any = connection.connection
-        if not callable(getattr(driver, "notifies", None)):
-            return False  # psycopg 2 cannot wait for messages
         with connection.wrap_database_errors:
             if not self._is_heard(driver):
                 events.warning(

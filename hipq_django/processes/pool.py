@@ -62,7 +62,6 @@ class ThreadPool:
         self._flush = flush
         self._confirm = confirm
         self._backlog: deque[Claim] = deque()
-        self._taking = iter(self._backlog.popleft, None)
         self._fresh_until = 0.0
         """Until when no claim in the backlog has waited too long, by the steady clock."""
         self._current: dict[int, Claim] = {}
@@ -179,35 +178,29 @@ class ThreadPool:
         """Execute claims until the thread is to end; return False if something hit it meanwhile.
 
         Code of a handler may raise something in its thread from another one, and late. It must
-        not end the thread, nor take a claim with it.
+        not end the thread.
         """
-        claim: Claim | None = None
         try:
             own = connections.all()
-            while self._take_next(number, own):
-                claim = self._current[number]
+            while (claim := self._take_next(own)) is not None:
+                self._current[number] = claim
                 self._work_on(claim, number, own)
         except BaseException as error:
-            claim = self._current.pop(number, claim)
-            if claim is not None:
+            if hit := self._current.pop(number, None):
                 with suppress(Exception):  # whoever is to be woken may be what has failed
-                    self._deliver(_cut_short(claim, error))  # only the first result counts
+                    self._deliver(undone(hit, error))  # only the first result counts
             events.error("thread_hit", "it goes on", thread_name=f"hipq-{number}", exception=error)
             return False
         return True
 
-    def _take_next(self, number: int, own: Sequence[BaseDatabaseWrapper]) -> bool:
-        """Let the next claim be the thread's; return False if the thread is to end instead."""
-        current = self._current
+    def _take_next(self, own: Sequence[BaseDatabaseWrapper]) -> Claim | None:
+        """Return the next claim; None if the thread is to end."""
         while True:
             try:
-                # CPython lets nothing hit a thread while a loop takes a value and stores it: only
-                # where something is called.
-                for current[number] in self._taking:
-                    return True
+                return self._backlog.popleft()
             except IndexError:
                 if not self._await_next(own):
-                    return False
+                    return None
 
     def _await_next(self, own: Sequence[BaseDatabaseWrapper]) -> bool:
         """Wait until there is a claim; return False if the thread is to end."""
@@ -279,16 +272,10 @@ class ThreadPool:
             self._all_done.set()
 
 
-def _cut_short(claim: Claim, error: BaseException) -> Result:
-    """Return the result of a claim that `error` took from its thread."""
-    return undone(claim, error) if claim.started_at else Released(claim, CUT_SHORT)
-
-
 def _queue_of(claim: Claim) -> int:
     return claim.snapshot.queue.id
 
 
 NO_THREAD = "Released: no thread was free to start it"
 TOO_LATE = "Released: it could not start in time, or its claim did not hold any more"
-CUT_SHORT = "Released: something hit its thread before it started"
 NOT_ASKED = "Released: whether its claim still held could not be asked: "

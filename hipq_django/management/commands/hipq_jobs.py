@@ -38,7 +38,7 @@ class Command(InstanceCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
-        parser.add_argument("verb", choices=VERBS)
+        parser.add_argument("verb", choices=list(self.takes))
         parser.add_argument("names", nargs="+", metavar="ID", help="Ids of jobs, or of batches.")
         parser.add_argument("--type", help="What stands for ids are keys of jobs of this type.")
         parser.add_argument("--reason", default="", help="cancel, cancel_batch: why.")
@@ -53,9 +53,9 @@ class Command(InstanceCommand):
 
     def run(self, options: Options) -> None:
         """Do it to one after the other; stop at the first where it is refused."""
-        do = VERBS[options["verb"]]
+        do: Callable[[str, Options], str] = getattr(self, options["verb"])
         for name in options["names"]:
-            self.stdout.write(do(self, name, options))
+            self.stdout.write(do(name, options))
 
     def cancel_batch(self, name: str, options: Options) -> str:
         """Cancel the live jobs of a batch, and `then`."""
@@ -107,17 +107,6 @@ class Command(InstanceCommand):
                 "the id of a job, or --type where it is the key of one."
             )
         return verb(hipq.get_job(name, instance=self.config.name), **how)
-
-
-VERBS: dict[str, Callable[[Command, str, Options], str]] = {
-    "explain": Command.explain,
-    "cancel": Command.cancel,
-    "run_now": Command.run_now,
-    "reschedule": Command.reschedule,
-    "reprioritize": Command.reprioritize,
-    "requeue": Command.requeue,
-    "cancel_batch": Command.cancel_batch,
-}
 
 
 def _shown(job: Job) -> str:

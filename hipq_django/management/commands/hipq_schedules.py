@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ MAX_COUNT = 1_000
 
 
 class Command(InstanceCommand):
-    """Each verb is the function of the same name."""
+    """Each verb is the function of its name, behind `do_`."""
 
     help = "Show schedules; pause, resume, run or backfill one."
     takes: ClassVar = {
@@ -55,17 +54,10 @@ class Command(InstanceCommand):
         """Do what the verb says."""
         if options["verb"] != "list" and not options["name"]:
             raise CommandError(f"{options['verb']}: name a schedule.")
-        do: dict[str, Callable[[dict[str, Any]], None]] = {
-            "list": self._list,
-            "next": self._next,
-            "pause": self._pause,
-            "resume": self._resume,
-            "run": self._run_now,
-            "backfill": self._backfill,
-        }
-        do[options["verb"]](options)
+        getattr(self, f"do_{options['verb']}")(options)
 
-    def _list(self, options: dict[str, Any]) -> None:
+    def do_list(self, options: dict[str, Any]) -> None:
+        """Print all schedules."""
         rows = Schedule.objects.using(self.config.database).filter(instance=self.config.name)
         shown = [_shown(row) for row in rows.select_related("job_type")]
         if options["json"]:
@@ -77,7 +69,8 @@ class Command(InstanceCommand):
         if not shown:
             self.stdout.write("no schedules; a worker that starts writes down those of its code")
 
-    def _next(self, options: dict[str, Any]) -> None:
+    def do_next(self, options: dict[str, Any]) -> None:
+        """Print the next due times."""
         count = options["count"]
         if not 1 <= count <= MAX_COUNT:
             rule = f"give a whole number from 1 to {MAX_COUNT:,}."
@@ -87,19 +80,23 @@ class Command(InstanceCommand):
         texts = [at.isoformat(timespec="seconds") for at in times]
         self.stdout.write(json.dumps(texts) if options["json"] else "\n".join(texts) or "never")
 
-    def _pause(self, options: dict[str, Any]) -> None:
+    def do_pause(self, options: dict[str, Any]) -> None:
+        """Pause one."""
         row = api.pause_schedule(options["name"], options["reason"], instance=self.config.name)
         self.stdout.write(f"{row.name}: paused")
 
-    def _resume(self, options: dict[str, Any]) -> None:
+    def do_resume(self, options: dict[str, Any]) -> None:
+        """Resume one."""
         row = api.resume_schedule(options["name"], instance=self.config.name)
         self.stdout.write(f"{row.name}: next {_time(row.next_time)}")
 
-    def _run_now(self, options: dict[str, Any]) -> None:
+    def do_run(self, options: dict[str, Any]) -> None:
+        """Make a job now."""
         job = api.run_schedule(options["name"], instance=self.config.name)
         self.stdout.write(f"{options['name']}: {job}")
 
-    def _backfill(self, options: dict[str, Any]) -> None:
+    def do_backfill(self, options: dict[str, Any]) -> None:
+        """Make the jobs of due times that have passed."""
         start, end = (
             given_moment("backfill", option, options[option]) for option in ("start", "end")
         )

@@ -112,7 +112,7 @@ def test_a_job_that_waits_for_its_answer_says_until_when() -> None:
     run_due_jobs()
 
     assert codes(job) == ["waiting_for_answer"]
-    assert "it times out at 2025-01-06 13:00:00 UTC (in 1:00:00)" in text(job)
+    assert "its answer has time until 2025-01-06 13:00:00 UTC (in 1:00:00)" in text(job)
 
 
 def test_a_job_that_waits_for_jobs_that_it_gathers_names_those_that_are_left(

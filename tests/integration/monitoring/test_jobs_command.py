@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.utils.translation import override
 
 import hipq_django as hipq
-from hipq_django.management.commands.hipq_jobs import VERBS
+from hipq_django.management.commands.hipq_jobs import Command
 from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -31,7 +31,7 @@ def row(job: Job) -> Job:
 
 
 def test_each_verb_is_a_function_of_the_same_name() -> None:
-    assert all(callable(getattr(hipq, name)) for name in VERBS)
+    assert all(callable(getattr(hipq, name)) for name in Command.takes)
 
 
 def test_jobs_are_cancelled_with_a_reason() -> None:
