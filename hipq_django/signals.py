@@ -17,6 +17,7 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from hipq_django import events
+from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.tracebacks import places_of
 from hipq_django.extensions import hearers_of_ends
@@ -85,23 +86,20 @@ def call_receivers_in(around: Callable[[str], AbstractContextManager[object]]) -
 def send(signal: Signal, job: Job, **more: Any) -> None:
     """Call the receivers of a signal; what they do harms nobody else."""
     with _around(job.using):
-        called = _called(signal, *_masked(job, more))
+        called = _called(signal, *_shown(job, more))
     for receiver, result in called:
         if isinstance(result, Exception):
             by = repr_of(receiver)
             events.error("receiver_raised", error_of(result), row=job, receiver=by)
 
 
-def _masked(job: Job, more: Mapping[str, Any]) -> tuple[Job, Mapping[str, Any]]:
+def _shown(job: Job, more: Mapping[str, Any]) -> tuple[Job, Mapping[str, Any]]:
     """Return what receivers are given: they may send errors on, to a tracker or by mail."""
-    if not job.job_type.redactor.fields:
+    if not job.job_type.sensitive_fields:
         return job, more
     job = copy(job)
-    job.error = job.redactor.mask(job.error)
-    return job, {
-        name: None if raised is None else job.redactor.mask_error(raised)
-        for name, raised in more.items()
-    }
+    job.error = as_shown(job, job.error)
+    return job, {name: as_shown(job, raised) for name, raised in more.items()}
 
 
 def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:

@@ -75,7 +75,7 @@ class JobTypeAdmin(HipqAdmin):
             {
                 "fields": (
                     "name", "instance", "code", "takes", "names", "response_handler", "retrying",
-                    "most_time", "masked", "lately", "jobs",
+                    "most_time", "sensitive_names", "lately", "jobs",
                 )
             },
         ),
@@ -93,7 +93,7 @@ class JobTypeAdmin(HipqAdmin):
     )  # fmt: skip
     readonly_fields = (
         "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
-        "masked", "lately", "jobs", "created", "updated",
+        "sensitive_names", "lately", "jobs", "created", "updated",
     )  # fmt: skip
 
     def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
@@ -173,9 +173,9 @@ class JobTypeAdmin(HipqAdmin):
         return gettext("ten times its timeout") if most is None else f"{plain(most)} s"
 
     @admin.display(description=_("masked fields"))
-    def masked(self, job_type: JobType) -> str:
+    def sensitive_names(self, job_type: JobType) -> str:
         """The fields of data and answers whose values nobody is shown."""
-        return ", ".join(job_type.redactor.fields) or gettext("none")
+        return ", ".join(job_type.sensitive_fields) or gettext("none")
 
     @admin.display(description=_("in the last hour"))
     def lately(self, job_type: Any) -> str:

@@ -112,7 +112,7 @@ def ids_with_key(jobs: Any, key: str) -> list[int]:
 
 
 def _has_secrets(job: Any) -> bool:
-    return bool(job.job_type.redactor.fields) and read_head(job.error_head) != NONE
+    return bool(job.job_type.sensitive_fields) and read_head(job.error_head) != NONE
 
 
 @admin.register(Job)

@@ -39,7 +39,7 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
         missing = {part: one for part, one in zip(named, new, strict=True) if part not in known}
         builder = Builder(row.job_type.instance, get_job_type, verb="gather")
         children = create_many(missing.values(), "raise", builder)
-        _check_masked(row.job_type, {child.job_type for child in children})
+        _check_sensitive(row.job_type, {child.job_type for child in children})
         Link.objects.using(job.using).bulk_create(
             Link(job=row, needs_job=child, on=PART, part=part)
             for part, child in zip(missing, children, strict=True)
@@ -49,11 +49,11 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
     return waits
 
 
-def _check_masked(job_type: JobType, gathered: Iterable[JobType]) -> None:
-    """Raise `InvalidJobError` for what is masked in results, but would not be in their answers."""
+def _check_sensitive(job_type: JobType, gathered: Iterable[JobType]) -> None:
+    """Raise `InvalidJobError` if a field is sensitive in results, but not in the answers."""
     for other in gathered:
-        for name in other.redactor.fields:
-            if not job_type.redactor.covers(name):
+        for name in other.sensitive_fields:
+            if not job_type.masks(name):
                 raise InvalidJobError(
                     f"gather: jobs of type {other.name!r} have the sensitive field {name!r}, which "
                     f"{job_type.name!r} would show with their results; add it to its sensitive=."

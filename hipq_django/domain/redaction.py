@@ -1,7 +1,8 @@
 """Masks the values of sensitive fields. Pure.
 
 The database holds everything as it came and as it was raised. It is masked at two doors: `row=` of
-`hipq_django.events` for the log, and `hipq_django.models.shown` for all else that people read.
+`hipq_django.events` for the log, and `as_shown` for all else that people read. Where the page of a
+job is shown, `hipq_django.models.shown` also knows its answers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, quote_plus
 
 from hipq_django.domain.class_names import with_text
@@ -233,6 +234,26 @@ def _longest(fields: tuple[str, ...]) -> int:
 
 
 NOTHING_SENSITIVE = Redactor()
+
+
+class HasSecrets(Protocol):
+    """A row, or what stands for one, with values that people must not read."""
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks them."""
+
+
+def as_shown(row: HasSecrets, value: Any) -> Any:
+    """Return JSON, a text or an exception about a row without its sensitive values."""
+    if isinstance(value, BaseException):
+        return row.redactor.mask_error(value)
+    return row.redactor.mask(value)
+
+
+def without_values(text: str, fields: tuple[str, ...], data: Any) -> str:
+    """Return a text that was made from data, without the values, however short, of fields."""
+    return Redactor(fields).knowing_all(data).mask_text(text)
 
 
 def _text_of(value: Any) -> str:

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from hipq_django.conf.instances import get_arguments
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import BoundJob, TypeOptions, split_options, unstored_options
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import without_values
 from hipq_django.domain.signature import FILLED_IN, Signature
 from hipq_django.exceptions import (
     ArgumentsError,
@@ -182,8 +182,8 @@ class Task(Declaration, Generic[P, R]):
 
     def _said(self, error: Exception, arguments: dict[str, Any]) -> str:
         """Return the text of an error of the converter, which may quote the arguments."""
-        redactor = Redactor(self.sensitive).knowing_all(arguments)
-        return redactor.mask_text(f"{self._signature.short_name}: {error}")
+        text = f"{self._signature.short_name}: {error}"
+        return without_values(text, self.sensitive, arguments)
 
     def _called_by_worker(self, function: Callable[..., Any]) -> Callable[[Job], Any]:
         """Return the handler of a task's jobs."""

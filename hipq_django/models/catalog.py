@@ -8,7 +8,7 @@ its kind to a row that exists; `sync` does, when a worker starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
@@ -284,8 +284,7 @@ def _update(job_type: JobType, declared: Declaration) -> None:
     before = job_type.queue
     for name, value in _type_changes(job_type, declared).items():
         setattr(job_type, name, value)
-    with suppress(AttributeError):  # it was not asked for yet
-        del job_type.redactor
+    vars(job_type).pop("redactor", None)  # it is made anew, with the fields of the code
     if job_type.queue != before:
         job_type.versions = None  # they are those of the other queue
 

@@ -506,6 +506,11 @@ class Job(Row):
         known = self.known or self.job_type.redactor
         return known.knowing(self.job_data) if known.fields else known
 
+    def learn(self, *values: Any) -> None:
+        """Remember the sensitive values in what its code is given: errors may quote them."""
+        if self.job_type.sensitive_fields:
+            self.known = (self.known or self.job_type.redactor).knowing(*values)
+
     @property
     def answers_so_far(self) -> Any:
         """What the other system answered already: part → response.

@@ -115,6 +115,15 @@ class JobType(models.Model):
         return Redactor(tuple(sorted({*self.sensitive, *in_code})))
 
     @property
+    def sensitive_fields(self) -> tuple[str, ...]:
+        """The fields that are masked, by the row or by this process's code."""
+        return self.redactor.fields
+
+    def masks(self, name: str) -> bool:
+        """Return whether all that a sensitive field of another job type names is masked here."""
+        return self.redactor.covers(name)
+
+    @property
     def uniqueness(self) -> Unique | None:
         """Which jobs may not be there twice, also for those who have no code for this type."""
         return Unique.from_json(self.unique) if self.unique else None

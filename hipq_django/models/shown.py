@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.throttling import RunningJob
 from hipq_django.models.answer import Answer
 from hipq_django.models.job import Job
@@ -20,12 +21,12 @@ def shown(row: Any, value: Any) -> Any:
     """Return JSON or text about a row without the values of its sensitive fields."""
     if isinstance(row, Job):
         learn_answers([row])
-    return row.redactor.mask(value)
+    return as_shown(row, value)
 
 
 def learn_answers(jobs: Iterable[Job]) -> None:
     """Let jobs know their answers too, whose values their errors may quote."""
-    asked = {job.pk: job for job in jobs if job.known is None and job.job_type.redactor.fields}
+    asked = {job.pk: job for job in jobs if job.known is None and job.job_type.sensitive_fields}
     if not asked:
         return
     using = next(iter(asked.values())).using
@@ -34,7 +35,7 @@ def learn_answers(jobs: Iterable[Job]) -> None:
     for pk, payload in found.values_list("job_id", "payload"):
         payloads[pk].append(payload)
     for pk, job in asked.items():
-        job.known = job.job_type.redactor.knowing(*payloads[pk])
+        job.learn(*payloads[pk])
 
 
 def said_by_throttlers(

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,6 +16,7 @@ from django.db.backends.signals import connection_created
 from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line
+from hipq_django.domain.redaction import as_shown
 from hipq_django.processes.connections import (
     close_old,
     close_old_of_loops,
@@ -259,7 +261,7 @@ class ThreadPool:
             if steady() > claim.start_by or not self._confirm(claim):
                 return TOO_LATE
         except Exception as error:
-            return NOT_ASKED + in_one_line(error, claim.redactor.mask_text)
+            return NOT_ASKED + in_one_line(error, partial(as_shown, claim))
         claim.started_at = steady()
         return TOO_LATE if claim.started_at > claim.start_by else ""
 

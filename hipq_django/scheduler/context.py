@@ -18,6 +18,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.isolation import Isolation
 from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.reasons import not_let_start
+from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.engines import engine_for
@@ -212,7 +213,7 @@ class SchedulerContext:
         left.move(list(by_id), write_some)
         for pk, error in left.at_fault.items():
             if pk in by_id:
-                reason = by_id[pk].redactor.mask_text(error_of(error)).partition("\n")[0]
+                reason = as_shown(by_id[pk], error_of(error)).partition("\n")[0]
                 self._reasons[pk] = not_let_start(pk, reason)
         if left.is_calm:
             del self.careful[queue.id]

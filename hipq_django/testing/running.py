@@ -19,6 +19,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.transactions import is_aborted
 from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.engines.rows import set_parents
@@ -96,7 +97,7 @@ class InlineRunner:
         """Take a result. No frame below a handler may know it, or its exception lives on."""
         raised = result.exception if isinstance(result, Failed | Decided) else None
         if self._raise_errors and raised is not None:
-            self.raised.append(result.claim.redactor.mask_error(raised))
+            self.raised.append(as_shown(result.claim, raised))
         self.batch.deliver(result)
 
     def executing(self) -> list[Claim]:

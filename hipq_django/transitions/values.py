@@ -51,8 +51,8 @@ def snapshot(job: Job, response: Any = None) -> JobSnapshot:
     """
     values, related = raw_values(job)
     job_type = related["job_type"]
-    if job_type.redactor.fields:
-        job.known = (job.known or job_type.redactor).knowing(values["job_data"], response)
+    if job_type.sensitive_fields:
+        job.learn(values["job_data"], response)
     return JobSnapshot(
         related["queue"],
         job_type,
