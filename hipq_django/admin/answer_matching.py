@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -24,11 +24,26 @@ from hipq_django.models.shown import shown
 
 
 class JobIdForm(VerbForm):
-    """The job that an answer belongs to."""
+    """The job that an answer belongs to; it is shown before the answer is matched to it."""
 
     is_filled_in = True
     field = "job"
-    job = forms.IntegerField(min_value=1, max_value=MAX_ID, label=_("Job id"))
+    job = forms.IntegerField(
+        min_value=1,
+        max_value=MAX_ID,
+        label=_("Job id"),
+        help_text=_("The job is shown first, so that you can compare both."),
+    )
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def is_valid(self) -> bool:
+        """Return whether this very job was shown."""
+        return super().is_valid() and self.cleaned_data["job"] == self.cleaned_data["seen"]
+
+    def show(self) -> None:
+        """Let the page, which shows the job now, say so when it is sent again."""
+        pk = self.cleaned_data["job"]
+        self.data = {"job": pk, "seen": pk}
 
 
 MATCH = Verb(
@@ -40,7 +55,6 @@ MATCH = Verb(
         "its attempt. This cannot be undone."
     ),
     form=JobIdForm,
-    is_foreseen=True,
 )  # fmt: skip
 
 
@@ -66,10 +80,20 @@ class AnswerMatching(RowActions):
         self.log_change(request, row, f"Matched to job {result.job_id}.")
         self.log_change(request, result.job, f"Answer {row.pk} matched to it.")
 
-    def foreseen(self, row: Answer, verb: Verb, values: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return what is known of the job; raise `InvalidAnswerError` where it cannot be its."""
-        job = self._shown_job(values["job"])
-        if reason := refusal(row, job):
+    def asked(self, verb: Verb, rows: Sequence[Answer], form: Any) -> dict[str, Any]:
+        """Return what the page says, with what is known of the job where one was named."""
+        question = super().asked(verb, rows, form)
+        if form.is_bound and not form.errors:
+            try:
+                question["facts"] = self._facts(rows[0], self._shown_job(form.cleaned_data["job"]))
+                form.show()
+            except InvalidAnswerError as error:
+                form.refuse(error)
+        return question
+
+    def _facts(self, answer: Answer, job: Job) -> list[tuple[str, str]]:
+        """Return what is known of a job; raise `InvalidAnswerError` where it cannot be its."""
+        if reason := refusal(answer, job):
             raise InvalidAnswerError(
                 gettext("They cannot be matched: %(reason)s") % {"reason": reason}
             )

@@ -16,7 +16,8 @@ from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.forms import ModelChoiceField, ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import NoReverseMatch, reverse
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, path, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
@@ -350,6 +351,52 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         """Return the address of a page of this admin site."""
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
         return reverse(name, args=args, current_app=self.admin_site.name)
+
+    # More pages than those to view and to change
+
+    def may(self, request: HttpRequest, permission: str) -> bool:
+        """Return whether the user has a permission of this app, and may see these rows."""
+        permitted = request.user.has_perm(f"{self.opts.app_label}.{permission}")
+        return permitted and self.has_view_or_change_permission(request)
+
+    def require(self, request: HttpRequest, permission: str) -> None:
+        """Raise `PermissionDenied` unless the user has a permission of this app."""
+        if not self.may(request, permission):
+            raise PermissionDenied
+
+    def address(self, name: str, view: Callable[..., HttpResponse]) -> Any:
+        """Return the address of one more page of a row.
+
+        `view(pages, request, …)` gets these pages as the user may read them.
+        """
+
+        def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            return view(self.read_by(request), request, *args, **kwargs)
+
+        names = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        guarded = self.admin_site.admin_view(shown)
+        return path(f"<path:object_id>/{name}/", guarded, name=names)
+
+    def row_url(self, row: Any, page: str = "change") -> str:
+        """Return the address of a page of a row."""
+        return self.url(self.model, page, row.pk)
+
+    def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Say that there is no such row, and show the list."""
+        text = _("There is no %(kind)s %(id)s.")
+        values = {"kind": self.opts.verbose_name, "id": object_id[:100]}
+        self.message_user(request, text % values, messages.ERROR)
+        return HttpResponseRedirect(self.url(self.model, "changelist"))
+
+    def shown_page(
+        self, request: HttpRequest, template: str, context: dict[str, Any]
+    ) -> HttpResponse:
+        """Return one more page of this admin, made by a template of its own."""
+        request.current_app = self.admin_site.name
+        shared = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
+        if context.get("original") is not None:
+            shared["row_label"] = self.heading(context["original"])
+        return TemplateResponse(request, template, {**shared, **context})
 
 
 class ReadOnlyAdmin(HipqAdmin):

@@ -17,11 +17,11 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext_lazy as _, override
+from django.utils.translation import gettext_lazy as _, ngettext, override
 
 from hipq_django.admin import selection
+from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import format_number
-from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.admin.selection import Selection
 from hipq_django.database.errors import said_of
 from hipq_django.database.locks import locked
@@ -32,6 +32,9 @@ from hipq_django.monitoring.counts import format_count
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
+
+MAX_SHOWN = 10
+"""How many refusals, and how many rows before a confirmation, are named."""
 
 REST = _("%(count)s more %(rows)s of this list are left: select all again, and do the same.")
 
@@ -104,8 +107,6 @@ class Verb:
     """What the button says that does it, after the warning."""
     form: type[VerbForm] = VerbForm
     """What is asked before it is done; one with fields is shown also without a warning."""
-    is_foreseen: bool = False
-    """Whether what is filled in is shown once more, with what it leads to, before it is done."""
     among: Callable[[Any, datetime], Any] | None = None
     """Narrows all rows of a list to those to which it is of use, so that it can be done to very
     many in turn; None where nothing tells those apart to which it has been done."""
@@ -123,7 +124,7 @@ def by_name(*verbs: Verb) -> dict[str, Verb]:
     return {verb.name: verb for verb in verbs}
 
 
-class RowActions(RowPages):
+class RowActions(HipqAdmin):
     """Rows with actions in their list and buttons on their pages, by the same verbs."""
 
     verbs: ClassVar[Mapping[str, Verb]] = {}
@@ -299,6 +300,20 @@ class RowActions(RowPages):
             return said if what in said else f"{what}: {said}"
         return ""
 
+    def report(self, request: HttpRequest, refusals: Sequence[str]) -> None:
+        """Say what was refused and why; of many, the first."""
+        for text in refusals[:MAX_SHOWN]:
+            self.message_user(request, text, messages.ERROR)
+        more = len(refusals) - MAX_SHOWN
+        if more > 0:
+            text = ngettext(
+                "%(count)s more %(rows)s was refused.",
+                "%(count)s more %(rows)s were refused.",
+                more,
+            )
+            values = {"count": format_number(more), "rows": model_ngettext(self.opts, more)}
+            self.message_user(request, text % values, messages.ERROR)
+
     # From the page
 
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
@@ -368,7 +383,7 @@ class RowActions(RowPages):
             if not form.is_filled_in:
                 return self._refused(request, row, str(error))
             form.refuse(error)
-            return self._ask(request, verb, [row], self._asked(verb, [row], form))
+            return self._ask(request, verb, [row], self.asked(verb, [row], form))
         text = _("%(done)s: %(row)s.")
         values = {"done": said, "row": self.done_to(row, result)}
         self.message_user(request, text % values, messages.SUCCESS)
@@ -382,7 +397,7 @@ class RowActions(RowPages):
 
     def _form(self, request: HttpRequest, verb: Verb, rows: Sequence[Any]) -> VerbForm:
         """Return the form of a verb, with what was sent of it."""
-        is_sent = request.method == "POST" and (verb.is_foreseen or "confirmed" in request.POST)
+        is_sent = request.method == "POST" and "confirmed" in request.POST
         open_rows = [row for row in rows if self._is_open(row, verb)]
         return verb.form(request.POST if is_sent else None, rows=open_rows)
 
@@ -395,31 +410,18 @@ class RowActions(RowPages):
                 return None
             if not (form.fields or any(self._is_open(row, verb) for row in rows)):
                 return None  # whoever does it is told why not
-        question = self._asked(verb, rows, form)
+        question = self.asked(verb, rows, form)
         is_asked = request.method != "POST" or question["warning"] or form.fields
         return question if is_asked else None
 
-    def _asked(self, verb: Verb, rows: Sequence[Any], form: VerbForm) -> dict[str, Any]:
+    def asked(self, verb: Verb, rows: Sequence[Any], form: VerbForm) -> dict[str, Any]:
         """Return what a page says before it is done, and what of the form it still asks."""
         warned = [(row, str(verb.warning(row))) for row in rows if self._is_open(row, verb)]
-        facts: Sequence[tuple[str, str]] = ()
-        if verb.is_foreseen and form.is_valid():
-            try:
-                facts = self.foreseen(rows[0], verb, form.options)
-            except HipqError as error:
-                form.refuse(error)
         return {
             "warning": " ".join(dict.fromkeys(said for _row, said in warned if said)),
             "concerned": [row for row, said in warned if said] or [row for row, _said in warned],
             "form": form,
-            "facts": facts,
-            "is_filled_in": verb.is_foreseen and form.is_valid(),
-            "is_last": not verb.is_foreseen or form.is_valid(),
         }
-
-    def foreseen(self, row: Any, verb: Verb, values: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return what a verb will lead to with these values, as names and texts."""
-        return []
 
     def _ask(
         self,
@@ -433,7 +435,6 @@ class RowActions(RowPages):
         """Show what would be done, to one row, or to those that were selected in the list."""
         ids = chosen.ids if chosen else ()
         row = None if chosen else rows[0]
-        rest = chosen.count_rest(self.now) if chosen else 0
         number = f"{format_number(len(ids))} {model_ngettext(self.opts, len(ids))}"
         named = rows if self.names_all else question["concerned"]
         context = {
@@ -445,7 +446,6 @@ class RowActions(RowPages):
             "more": len(named) - MAX_SHOWN,
             "ids": ids,
             "across": bool(chosen and chosen.is_across),
-            "rest": REST % self._counted(rest) if rest else "",
             "checkbox": ACTION_CHECKBOX_NAME,
             "label": verb.label if row is None else verb.confirm or verb.label,
             "back": request.get_full_path() if row is None else self.row_url(row),

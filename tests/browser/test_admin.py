@@ -185,7 +185,7 @@ def test_an_unmatched_answer_is_matched_to_its_job(page: Page, inbox: tuple[Answ
     page.get_by_role("link", name="Match it to a job").click()
 
     page.get_by_label("Job id").fill("4711")
-    page.get_by_role("button", name="Match …").click()
+    page.get_by_role("button", name="Match", exact=True).click()
     expect(page.get_by_text("There is no job 4711.")).to_be_visible()
     page.get_by_label("Job id").fill(str(job.pk))
     page.get_by_label("Job id").press("Enter")

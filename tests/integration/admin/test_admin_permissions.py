@@ -230,9 +230,12 @@ class World:
                 (list_url(type(row)), {"action": name, ACTION_BOX: [row.pk]}) for name in names
             ]
         match = page_url(self.free, "match")
-        matches: list[tuple[str, dict[str, Any]]] = [(match, {"job": pk}) for pk in pks]
-        confirmed = [(url, {**sent, "confirmed": "1"}) for url, sent in matches]
-        return [*matches, *confirmed, *buttons, *actions]
+        matches: list[tuple[str, dict[str, Any]]] = [
+            (match, {"job": pk, "confirmed": "1", **seen})
+            for pk in pks
+            for seen in ({}, {"seen": pk})
+        ]
+        return [*matches, *buttons, *actions]
 
 
 @pytest.fixture
@@ -319,7 +322,8 @@ def test_the_page_for_matching_needs_three_permissions(
     match = page_url(world.free, "match")
 
     assert "Match it" not in client.get(page_url(world.free)).content.decode()
-    for sent in ({}, {"job": str(world.waiting.pk), "confirmed": "1"}):
+    pk = str(world.waiting.pk)
+    for sent in ({}, {"job": pk, "seen": pk, "confirmed": "1"}):
         assert client.get(match, sent).status_code == 403
         assert client.post(match, sent).status_code == 403
     world.free.refresh_from_db()
@@ -338,8 +342,8 @@ def test_a_site_that_hides_jobs_hides_them_from_the_page_for_matching(
 
     monkeypatch.setattr(page, "get_queryset", only_done)
 
-    for more in ({}, {"confirmed": "1"}):
-        sent = {"job": world.waiting.pk, **more}
+    for more in ({}, {"seen": world.waiting.pk}):
+        sent = {"job": world.waiting.pk, "confirmed": "1", **more}
         text = client.post(page_url(world.free, "match"), sent).content.decode()
         assert f"There is no job {world.waiting.pk}." in text
         assert "the-data" not in text

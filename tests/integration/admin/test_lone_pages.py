@@ -53,7 +53,7 @@ def test_lists_and_pages_open_alone(admin_client: Client, rows: Rows) -> None:
 def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, rows: Rows) -> None:
     url = page_url(rows[Answer], "match").replace("/admin/", "/only-answer/")
 
-    page = admin_client.post(url, {"job": rows[Job].pk}).content.decode()
+    page = admin_client.post(url, {"job": rows[Job].pk, "confirmed": "1"}).content.decode()
     assert f"job {rows[Job].pk}" in page
 
 

@@ -138,14 +138,14 @@ def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
 
 
 def look(client: Client, answer: Answer, job: Any) -> str:
-    response = client.post(page_url(answer, "match"), {"job": job})
+    response = client.post(page_url(answer, "match"), {"job": job, "confirmed": "1"})
     assert response.status_code == 200
     page: str = response.content.decode()
     return page
 
 
 def press(client: Client, answer: Answer, job_id: Any) -> Any:
-    sent = {"job": job_id, "confirmed": "1"}
+    sent = {"job": job_id, "seen": job_id, "confirmed": "1"}
     return client.post(page_url(answer, "match"), sent, follow=True)
 
 
@@ -163,6 +163,7 @@ def test_it_shows_both_then_matches_and_writes_both_histories(client: Client) ->
     job, answer = asked(), unmatched(payload=hostile)
 
     page = look(client, answer, job.pk)
+    assert f'name="seen" value="{job.pk}"' in page
     assert "&lt;script&gt;" in page
     assert hostile not in page
     assert page_url(job) in page
