@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.admin.display import block, when
-from hipq_django.admin.row_actions import Verb, by_name
+from hipq_django.admin.row_actions import Verb, VerbForm, by_name
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
-from hipq_django.flow.admin.forms import JsonValueField, fingerprint
-from hipq_django.flow.admin.parts import PartPages, SeenForm, port_name, preview_of, text_of
+from hipq_django.exceptions import HipqError
+from hipq_django.flow.admin.forms import JsonValueField, fingerprint, refuse
+from hipq_django.flow.admin.parts import PartPages, port_name, preview_of, text_of
 from hipq_django.flow.declared_ports import PortOptions, checked_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node, NodePort
@@ -26,6 +29,9 @@ from hipq_django.models.shown import shown
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
+
+MAX_QUOTED_CHARS = 300
+"""How much of a message is quoted that somebody else wrote."""
 
 GONE = gettext_lazy("The message is gone: it was read, moved or dropped meanwhile.")
 
@@ -94,12 +100,22 @@ def _locked(message: Message, seen: str) -> Message:
     return row
 
 
-class DropForm(SeenForm):
-    """The message that the page showed."""
+class DropForm(VerbForm):
+    """The message that the page showed: one that was changed meanwhile is left as it is."""
 
-    def current(self, row: Message) -> tuple[NodePort, Any]:
-        """Return its port and what it says."""
-        return row.port, row.data
+    is_filled_in = True
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+    def offer(self, rows: Sequence[Message]) -> None:
+        """Note what the message says now."""
+        self.row = rows[0]
+        self.initial["seen"] = fingerprint(self.row.data)
+
+    def refuse(self, error: HipqError) -> None:
+        """Say why it was not done; where the message says something else by now, say that, too."""
+        text = _("It is %(now)s now. To replace that by what stands here, send the form again.")
+        now = Truncator(text_of(self.row.port, self.row.data)).chars(MAX_QUOTED_CHARS)
+        refuse(self, self.field, error, fingerprint(self.row.data), text % {"now": now})
 
 
 class MessageForm(DropForm):
@@ -107,6 +123,11 @@ class MessageForm(DropForm):
 
     field = "value"
     value = JsonValueField(label=gettext_lazy("Message"), rows=12)
+
+    def offer(self, rows: Sequence[Message]) -> None:
+        """Show what the message says now."""
+        super().offer(rows)
+        self.initial["value"] = text_of(self.row.port, self.row.data)
 
 
 def _warning(text: _StrOrPromise) -> Callable[[Message], str]:

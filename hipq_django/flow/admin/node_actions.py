@@ -40,7 +40,7 @@ class ForceForm(VerbForm):
         """Let the failed nodes above be chosen; none is, by itself."""
         failed = _named_rows(_failed_above(rows)) if rows else []
         if failed:
-            choices = [(str(row.pk), label_of(row, row.name or row.alias)) for row in failed]
+            choices = [(str(row.pk), label_of(row, row.label)) for row in failed]
             self.fields["ancestors"].choices = choices  # type: ignore[attr-defined]  # a field with choices
         else:
             del self.fields["ancestors"]

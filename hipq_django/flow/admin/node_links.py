@@ -19,8 +19,18 @@ MAX_LINKS = 100
 
 
 def label_of(row: Node, name: str) -> str:
-    """Return what a node is called, by its name or alias and its id."""
-    return f"{name} ({title(row)})" if name else title(row)
+    """Return what a node is called, by its name of `names_of` and its id."""
+    return name if name == title(row) else f"{name} ({title(row)})"
+
+
+def names_of(nodes: Iterable[int], using: str) -> dict[int, str]:
+    """Return the names of nodes, else their aliases, else "node 5", by their ids: two queries."""
+    ids = set(nodes)
+    aliases = Alias.objects.using(using).filter(node__in=ids).order_by("-pk")
+    names = Node.objects.using(using).filter(pk__in=ids).exclude(name="")
+    known = dict(aliases.values_list("node_id", "name")[:COUNT_LIMIT])
+    known |= dict(names.values_list("pk", "name"))
+    return {pk: known.get(pk) or title(Node(pk=pk)) for pk in ids}
 
 
 class NodeLinks(HipqAdmin):
@@ -28,28 +38,12 @@ class NodeLinks(HipqAdmin):
 
     def label(self, row: Node) -> str:
         """Return what a node is called, with its id."""
-        rows = Alias.objects.using(self.database).filter(node=row.pk).order_by("pk")
-        name = row.name or rows.values_list("name", flat=True).first() or ""
-        return label_of(row, name)
+        return label_of(row, names_of([row.pk], self.database)[row.pk])
 
     def heading(self, row: Node) -> str:
         """Return the title of a node's page; names stay as they were given."""
         label = self.label(row)
         return capfirst(label) if label == title(row) else label
-
-    def names_of(self, nodes: Iterable[Node]) -> dict[int, str]:
-        """Return what nodes are called, by one query however many they are."""
-        found = {node.pk: node for node in nodes}
-        unnamed = [pk for pk, node in found.items() if not node.name]
-        rows = Alias.objects.using(self.database).filter(node__in=unnamed).order_by("-pk")
-        aliases = dict(rows.values_list("node_id", "name")[:COUNT_LIMIT])
-        return {pk: node.name or aliases.get(pk) or title(node) for pk, node in found.items()}
-
-    def port_link(self, arrow: str, port: NodePort, names: dict[int, str]) -> str:
-        """Return a link to a port, with an arrow that says which way messages go."""
-        url = self.url(Node, "port", port.node_id, port.pk)
-        text = f"{names[port.node_id]}.{port.name}"
-        return format_html('{}&nbsp;<a href="{}">{}</a>', arrow, url, text)
 
     def links_of(self, ports: Sequence[NodePort]) -> dict[int, str]:
         """Return links to what ports are connected with, by the ids of the ports."""
@@ -58,10 +52,12 @@ class NodeLinks(HipqAdmin):
         incoming = rows.filter(target__in=ids).select_related("source__node")[:MAX_LINKS]
         ends = [(each.source_id, "→", each.target) for each in outgoing]
         ends += [(each.target_id, "←", each.source) for each in incoming]
-        names = self.names_of(port.node for _id, _arrow, port in ends)
+        names = names_of((port.node_id for _id, _arrow, port in ends), self.database)
         links: dict[int, str] = {}
         for pk, arrow, port in ends:
-            link = self.port_link(arrow, port, names)
+            url = self.url(Node, "port", port.node_id, port.pk)
+            text = f"{names[port.node_id]}.{port.name}"
+            link = format_html('{}&nbsp;<a href="{}">{}</a>', arrow, url, text)
             links[pk] = format_html("{} {}", links[pk], link) if pk in links else link
         return links
 

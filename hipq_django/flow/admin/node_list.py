@@ -13,11 +13,11 @@ from django.http import HttpRequest
 from hipq_django.admin.base import RowList
 from hipq_django.database.lookups import FirstIds
 from hipq_django.flow.admin.filters import has_failed
+from hipq_django.flow.admin.node_links import names_of
 from hipq_django.flow.explaining import with_unread
-from hipq_django.flow.models import Alias, Message, Node, NodePort
+from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.status import with_status
 from hipq_django.models import Job
-from hipq_django.models.base import title
 from hipq_django.models.job_type import redactor_of_all
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 
@@ -115,25 +115,20 @@ def shown_rows(nodes: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def name_rows(rows: Any, using: str) -> None:
-    """Give nodes what is told of them: `label`, `parent_label`, `alias`, `oldest`, `is_sensitive`.
+    """Give nodes what is told of them: `label`, `parent_label`, `oldest`, `is_sensitive`.
 
     `oldest` is when the first of the unread messages was written.
     """
     nodes = list(rows)
-    above = {node.parent_id for node in nodes if node.parent_id is not None}
-    found = Alias.objects.using(using).filter(node__in={node.pk for node in nodes} | above)
-    aliases = dict(found.order_by("-pk").values_list("node_id", "name")[:COUNT_LIMIT])
-    parents = Node.objects.using(using).filter(pk__in=above).exclude(name="")
-    names = dict(parents.values_list("pk", "name"))
+    ids = {pk for node in nodes for pk in (node.pk, node.parent_id) if pk is not None}
+    names = names_of(ids, using)
     oldest = _oldest_unread([node.pk for node in nodes if node.unread], using)
     fields = {
         name: redactor_of_all(name, using).fields for name in {node.instance for node in nodes}
     }
     for node in nodes:
-        node.label = node.name or aliases.get(node.pk) or title(node)
-        above_it = node.parent_id or 0
-        node.parent_label = names.get(above_it) or aliases.get(above_it) or title(Node(pk=above_it))
-        node.alias = aliases.get(node.pk, "")
+        node.label = names[node.pk]
+        node.parent_label = names.get(node.parent_id or 0, "")
         node.oldest = oldest.get(node.pk)
         node.is_sensitive = bool(fields[node.instance])
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
-from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import NOTHING
 from hipq_django.admin.row_actions import RowActions, Verb, VerbForm
 from hipq_django.domain.validation import id_from
-from hipq_django.exceptions import HipqError
-from hipq_django.flow.admin.forms import fingerprint, refuse
 from hipq_django.flow.admin.masking import preview, whole
 from hipq_django.flow.admin.node_actions import NodeActions
 from hipq_django.flow.contexts import Room, set_group
@@ -26,9 +22,6 @@ from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models.shown import shown
-
-MAX_QUOTED_CHARS = 300
-"""How much of a value is quoted that somebody else wrote."""
 
 
 def text_of(port: NodePort, value: Any) -> str:
@@ -43,32 +36,6 @@ def preview_of(port: NodePort, value: Any) -> str:
     if value is NO_VALUE:
         return NOTHING
     return preview(shown(port, value), len(whole(value)))
-
-
-class SeenForm(VerbForm):
-    """Takes a value only if it is still the one that the page showed."""
-
-    is_filled_in = True
-    seen = forms.CharField(widget=forms.HiddenInput, required=False)
-
-    def offer(self, rows: Any) -> None:
-        """Show the value that is there."""
-        self.port, value = self.current(rows[0])
-        self.now = value
-        self.initial["seen"] = fingerprint(value)
-        if self.field is not None:
-            self.initial[self.field] = text_of(self.port, value)
-
-    def current(self, row: Any) -> tuple[NodePort, Any]:
-        """Return the port and the value that is there."""
-        raise NotImplementedError
-
-    def refuse(self, error: HipqError) -> None:
-        """Say why it was not done; where the value is another by now, say that, too."""
-        text = _("It is %(now)s now. To replace that by what stands here, send the form again.")
-        now = text_of(self.port, self.now) or NOTHING
-        more = text % {"now": Truncator(now).chars(MAX_QUOTED_CHARS)}
-        refuse(self, self.field, error, fingerprint(self.now), more)
 
 
 class PartPages(RowActions):

@@ -14,14 +14,14 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from hipq_django.admin.display import NOTHING, format_number, when
 from hipq_django.admin.previews import with_preview
 from hipq_django.admin.row_actions import Verb, VerbForm, by_name
-from hipq_django.flow.admin.forms import JsonValueField, fingerprint
+from hipq_django.flow.admin.forms import JsonValueField
 from hipq_django.flow.admin.masking import preview
-from hipq_django.flow.admin.parts import PartPages, SeenForm, port_name, preview_of
+from hipq_django.flow.admin.parts import PartPages, port_name, preview_of, text_of
 from hipq_django.flow.aliases import get
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node, NodePort
-from hipq_django.flow.ports import Port, for_change
+from hipq_django.flow.ports import Port
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models.shown import shown
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
@@ -37,19 +37,16 @@ class WriteForm(VerbForm):
     value = JsonValueField(label=gettext_lazy("Message"))
 
 
-class ClearForm(SeenForm):
-    """The default that the page showed."""
-
-    def current(self, row: NodePort) -> tuple[NodePort, Any]:
-        """Return the port and its default."""
-        return row, port_of(row).default
-
-
-class DefaultForm(ClearForm):
+class DefaultForm(VerbForm):
     """The default of a port."""
 
+    is_filled_in = True
     field = "default"
     default = JsonValueField(label=gettext_lazy("Default"))
+
+    def offer(self, rows: Sequence[NodePort]) -> None:
+        """Show the default that is there."""
+        self.initial["default"] = text_of(rows[0], port_of(rows[0]).default)
 
 
 class MoveForm(VerbForm):
@@ -85,21 +82,12 @@ def _unread(row: NodePort) -> QuerySet[Message]:
     return Message.objects.using(row.using).filter(port=row.pk, as_default=False)
 
 
-def _set_default(row: NodePort, default: Any, seen: str) -> None:
-    _check_seen(row, seen)
+def _set_default(row: NodePort, default: Any) -> None:
     port_of(row).default = default
 
 
-def _clear_default(row: NodePort, seen: str) -> None:
-    _check_seen(row, seen)
+def _clear_default(row: NodePort) -> None:
     del port_of(row).default
-
-
-def _check_seen(row: NodePort, seen: str) -> None:
-    """Lock a port; raise `FlowError` if its default is not the one that the page showed."""
-    for_change(row.node, [row.pk])
-    if fingerprint(port_of(row).default) != seen:
-        raise FlowError(_("Somebody else changed the default since you opened the page."))
 
 
 def _move(row: NodePort, node: str, direction: str, port: str) -> tuple[int, NodePort]:
@@ -147,7 +135,7 @@ VERBS = by_name(
         done=gettext_lazy("Cleared the default"),
         is_of_use=lambda row, now: port_of(row).default is not NO_VALUE,
         useless=gettext_lazy("there is nothing to do."),
-        form=ClearForm,
+        warning=lambda row: gettext_lazy("A node that reads this port waits for messages then."),
     ),
     Verb(
         "move", gettext_lazy("Move all messages"), "write_port", _move,

@@ -15,7 +15,7 @@ from hipq_django.flow.admin.filters import STATUS_NAMES
 from hipq_django.flow.admin.masking import first_line
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.status import derived
-from hipq_django.flow.values import STAGE, WIDGET, Rest
+from hipq_django.flow.values import WIDGET, Rest
 from hipq_django.models import Job
 from hipq_django.monitoring.counts import format_count
 
@@ -53,12 +53,6 @@ HINTS: dict[str, _StrOrPromise] = {
     "terminated": gettext_lazy("“Run by force” brings it back; “Terminate …” can delete it."),
 }
 """What to press, by the code of the reason."""
-
-WAITS_FOR: dict[str, _StrOrPromise] = {
-    GRAPH: gettext_lazy("some of its children wait"),
-    STAGE: gettext_lazy("some of its jobs are under way"),
-}
-"""What suspended nodes of some components wait for."""
 
 
 def badges(node: Any, now: datetime) -> str:
@@ -103,8 +97,7 @@ def _rest_note(node: Any, status: str) -> str:
         return _("a person has to look at its messages") if node.unread else ""
     if status != Rest.SUSPENDED:
         return ""
-    usual = _("waits for more messages") if node.unread else _("waits")
-    return str(WAITS_FOR.get(node.job_type.name, usual))
+    return _("waits for more messages") if node.unread else _("waits")
 
 
 def unread(node: Any, now: datetime) -> str:

@@ -26,6 +26,9 @@ from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.counts import capped_count, format_count
 
 MOST_NODES = 1_000
+NAME = (
+    "A node's id or alias; start: a component, a graph or a file; check: a file, or - for a pipe."
+)
 
 
 class Command(InstanceCommand):
@@ -45,9 +48,7 @@ class Command(InstanceCommand):
         """Declare the options."""
         super().add_arguments(parser)
         parser.add_argument("verb", nargs="?", default="show", choices=list(self.takes))
-        parser.add_argument(
-            "name", nargs="?", help="A node's id or alias; start: a component, a graph or a file."
-        )
+        parser.add_argument("name", nargs="?", help=NAME)
         parser.add_argument("--alias", help="start: a name by which the node is found.")
         parser.add_argument(
             "--args", dest="given", default="[]", help="start: arguments as a JSON list."
@@ -65,7 +66,7 @@ class Command(InstanceCommand):
     def run(self, options: dict[str, Any]) -> None:
         """Do what the verb says."""
         if options["verb"] != "show" and not options["name"]:
-            raise CommandError(f"{options['verb']}: name {_NAMED[options['verb']]}.")
+            raise CommandError(f"{options['verb']}: give a name. {NAME}")
         getattr(self, f"_{options['verb']}")(options)
 
     def _node(self, options: dict[str, Any]) -> Node:
@@ -73,24 +74,13 @@ class Command(InstanceCommand):
 
     def _show(self, options: dict[str, Any]) -> None:
         nodes = Node.objects.using(self.config.database).filter(instance=self.config.name)
-        top = (
-            nodes.filter(pk=self._node(options).pk)
-            if options["name"]
-            else nodes.filter(parent=None)
-        )
-        explains_all = options["json"]
-        if options["name"]:
-            trees = [_tree(row, explains_all=explains_all) for row in _shown(top)]
-        else:
-            trees = _trees(top, explains_all=explains_all)
+        top = {"pk": self._node(options).pk} if options["name"] else {"parent": None}
+        trees = _trees(nodes.filter(**top), explains_all=options["json"])
         if options["json"]:
             self.stdout.write(json.dumps(trees, indent=2))
             return
-        for tree in trees:
-            for line in _lines(tree, 0):
-                self.stdout.write(line)
-        if not trees:
-            self.stdout.write("no nodes")
+        lines = [line for tree in trees for line in _lines(tree, 0)]
+        self.stdout.write("\n".join(lines or ["no nodes"]))
 
     def _start(self, options: dict[str, Any]) -> None:
         name = options["name"]
@@ -116,32 +106,22 @@ class Command(InstanceCommand):
 
     def _check(self, options: dict[str, Any]) -> None:
         problems = check(_read(options["name"]), instance=self.config.name)
+        errors = errors_of(problems)
         if options["json"]:
             self.stdout.write(json.dumps([problem._asdict() for problem in problems], indent=2))
-        for problem in [] if options["json"] else problems:
-            self.stdout.write(str(problem))
-        if errors := errors_of(problems):
+        else:
+            lines = [] if errors else ["no problems"]
+            self.stdout.write("\n".join([*map(str, problems), *lines]))
+        if errors:
             count = f"{len(errors)} problems" if len(errors) > 1 else "1 problem"
             raise CommandError(f"{options['name']}: {count}.")
-        if not options["json"]:
-            self.stdout.write("no problems")
-
-
-_NAMED = {
-    "start": "a component, a graph, or a file with a spec",
-    "run": "a node, by its id or alias",
-    "terminate": "a node, by its id or alias",
-    "check": "a file with a spec, or - for what comes by a pipe",
-}
 
 
 def _read(name: str) -> Any:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{name} is not text in UTF-8: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{name} cannot be read as text in UTF-8: {error}.") from error
     return _parsed(text, name)
 
 
@@ -152,20 +132,11 @@ def _parsed(text: str, what: str) -> Any:
         raise CommandError(f"{what} is not JSON: {error}.") from error
 
 
-def _shown(nodes: QuerySet[Any]) -> list[Any]:
-    rows = with_unread(with_status(nodes)).select_related("job_type").order_by("pk")
-    return list(rows[:MOST_NODES])
-
-
-def _why(row: Any) -> list[str]:
-    with override(None):  # in English, as all that commands print
-        return [str(reason) for reason in explain(row)]
-
-
 def _trees(nodes: QuerySet[Any], *, explains_all: bool) -> list[dict[str, Any]]:
     """Return what is shown of nodes, but of those that are deleted meanwhile."""
     trees = []
-    for row in _shown(nodes):
+    rows = with_unread(with_status(nodes)).select_related("job_type").order_by("pk")
+    for row in rows[:MOST_NODES]:
         with suppress(NodeDeletedError):
             trees.append(_tree(row, explains_all=explains_all))
     return trees
@@ -175,14 +146,18 @@ def _tree(row: Any, *, explains_all: bool) -> dict[str, Any]:
     """Return what is shown of a node; why it does not run is asked only if that is shown."""
     unread = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
     children = Node.objects.using(row.using).filter(parent=row.pk)
+    status, why = derived(row), []
+    if explains_all or status == "failed":
+        with override(None):  # in English, as all that commands print
+            why = [str(reason) for reason in explain(row)]
     return {
         "node": row.pk,
         "name": row.name or next(iter(row.aliases), ""),
         "component": row.job_type.name,
-        "status": (status := derived(row)),
+        "status": status,
         "unread": format_count(row.unread),
         "out": format_count(capped_count(unread.filter(port__direction="out"))),
-        "why": _why(row) if explains_all or status == "failed" else [],
+        "why": why,
         "children": _trees(children, explains_all=explains_all),
     }
 
