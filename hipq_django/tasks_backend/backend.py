@@ -34,7 +34,7 @@ from hipq_django.tasks_backend.names import (
     normalize_json,
     task_enqueued,
 )
-from hipq_django.tasks_backend.results import FIRST_PRIORITY, Ends, find_job, result_of
+from hipq_django.tasks_backend.results import FIRST_PRIORITY, find_job, result_of, stored_ends
 from hipq_django.tasks_backend.running import is_heard, tell_of_end
 
 
@@ -99,8 +99,8 @@ class HipqBackend(BaseTaskBackend):
         if task.delay is not None:
             after = clock.now(get_instance(self.instance).database) + task.delay
         data = {
-            "args": _normalized([*args]),
-            "kwargs": dict(zip(kwargs, _normalized([*kwargs.values()]), strict=True)),
+            "args": normalize_json([*args]),
+            "kwargs": normalize_json({**kwargs}),
             "run_after": after.isoformat() if after else None,
         }
         return BoundJob(
@@ -154,19 +154,6 @@ def _found(task: HipqTask, path: str) -> HipqTask:
     return found
 
 
-_PLAIN = (str, int, float, bool, type(None))
-
-
-def _normalized(values: list[Any]) -> Any:
-    """Return values as `normalize_json` does, which takes long for those that stay as they are."""
-    for value in values:
-        if type(value) not in _PLAIN:
-            break
-    else:
-        return values
-    return normalize_json(values)
-
-
 def _task_or_none(path: str) -> HipqTask | None:
     try:
         return task_at(path)
@@ -188,7 +175,7 @@ def _tell(jobs: Sequence[Job], using: str) -> None:
     heard = [job for job in jobs if is_heard(job)]
     for start in range(0, len(heard), PAGE_SIZE):
         page = heard[start : start + PAGE_SIZE]
-        ends = Ends(page, using)
+        ends = stored_ends(page, using)
         for job in page:
             send(_ended, job, ends=ends)
 

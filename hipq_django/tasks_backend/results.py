@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
-from django.utils.functional import cached_property
 
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.exceptions import JobCancelled
@@ -44,27 +44,17 @@ def _jobs(using: str) -> QuerySet[Job]:
     return jobs.select_related("queue", "job_type")
 
 
-class Ends:
-    """What jobs have ended with: all is read when the first of them is asked for."""
-
-    def __init__(self, jobs: Sequence[Job], using: str) -> None:
-        self._jobs, self._using = jobs, using
-
-    def of(self, job: Job) -> Job | None:
-        """Return a job as it is stored, with all that its result tells; None if it was deleted."""
-        return self._stored.get(job.pk)
-
-    @cached_property
-    def _stored(self) -> dict[int, Job]:
-        ids = [job.pk for job in self._jobs]
-        return _jobs(self._using).prefetch_related("attempts").in_bulk(ids)
+def stored_ends(jobs: Sequence[Job], using: str) -> Callable[[], Mapping[int, Job]]:
+    """Return a function that reads, once, all that the results of ended jobs tell, by their ids."""
+    ids = [job.pk for job in jobs]
+    return cache(lambda: _jobs(using).prefetch_related("attempts").in_bulk(ids))
 
 
 def result_of(
     job: Job, task: HipqTask | None, alias: str, kind: type[HipqTask]
 ) -> TaskResult[Any, Any]:
     """Return the result of a job as it is now; `task` is the one at its path, or None."""
-    is_new = job.attempt == 0 and job.state in WAITING
+    attempts = _attempts_of(job)
     result: TaskResult[Any, Any] = TaskResult(
         task=_task_of(job, task, alias, kind),
         id=str(job.id),
@@ -72,35 +62,16 @@ def result_of(
         args=job.job_data["args"],
         kwargs=job.job_data["kwargs"],
         backend=alias,
-        **(_no_history() if is_new else _history(job)),
+        status=status_of(job),
+        started_at=attempts[0].start_time if attempts else _began(job),
+        last_attempted_at=_began(job) or (attempts[-1].start_time if attempts else None),
+        finished_at=job.update_time if job.is_final else None,
+        errors=_errors(job, attempts),
+        worker_ids=_worker_ids(job, attempts),
     )
     if result.status == TaskResultStatus.SUCCESSFUL:
         object.__setattr__(result, "_return_value", job.result)
     return result
-
-
-def _no_history() -> dict[str, Any]:
-    """Return what `_history` does of a job that was never claimed, in a fraction of its time."""
-    return {
-        "status": TaskResultStatus.READY,
-        "started_at": None,
-        "last_attempted_at": None,
-        "finished_at": None,
-        "errors": [],
-        "worker_ids": [],
-    }
-
-
-def _history(job: Job) -> dict[str, Any]:
-    attempts = _attempts_of(job)
-    return {
-        "status": status_of(job),
-        "started_at": attempts[0].start_time if attempts else _began(job),
-        "last_attempted_at": _began(job) or (attempts[-1].start_time if attempts else None),
-        "finished_at": job.update_time if job.is_final else None,
-        "errors": _errors(job, attempts),
-        "worker_ids": _worker_ids(job, attempts),
-    }
 
 
 def status_of(job: Job) -> TaskResultStatus:

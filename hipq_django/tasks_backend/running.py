@@ -10,7 +10,7 @@ harms neither the task nor the other receivers; Django logs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any
@@ -33,7 +33,7 @@ from hipq_django.tasks_backend.names import (
     task_finished,
     task_started,
 )
-from hipq_django.tasks_backend.results import Ends, result_of
+from hipq_django.tasks_backend.results import result_of
 
 _END = "_end_of_task"
 """What a job that ran here is told to have ended with, once that is committed.
@@ -112,7 +112,7 @@ def is_heard(job: Job) -> bool:
     return getattr(job, _END, None) is not True or job.outcome != Outcome.SUCCEEDED
 
 
-def tell_of_end(job: Job, ends: Ends, **_: Any) -> None:
+def tell_of_end(job: Job, ends: Callable[[], Mapping[int, Job]], **_: Any) -> None:
     """Send `task_finished` for a job that has ended; `ends` reads how, together with others."""
     end = getattr(job, _END, None)
     if end is not None:
@@ -122,7 +122,7 @@ def tell_of_end(job: Job, ends: Ends, **_: Any) -> None:
         task_finished.send_robust(type(backend), task_result=end)
         return
     error = end if isinstance(end, BaseException) else None
-    stored = ends.of(job)
+    stored = ends().get(job.pk)
     # One that was deleted meanwhile has no result, which the second way says.
     result = backend.result_of(stored) if stored else backend.get_result(str(job.pk))
     _send_handling(error, partial(task_finished.send_robust, type(backend), task_result=result))
