@@ -85,21 +85,16 @@ def parse_windows(values: Sequence[TimeWindow | str]) -> tuple[TimeWindow, ...]:
 
 
 def is_open(windows: Sequence[TimeWindow], moment: datetime, zone: tzinfo) -> bool:
-    """Return whether `moment` lies in a window, by the wall clock of `zone`.
-
-    Raise `InvalidJobError` if `windows` is empty or `moment` is naive.
-    """
-    instant = _checked_instant(windows, moment)
-    return _contain(windows, _wall_clock(instant, zone))
+    """Return whether `moment`, an aware one, lies in a window, by the wall clock of `zone`."""
+    return _contain(windows, _wall_clock(moment, zone))
 
 
 def next_opening(windows: Sequence[TimeWindow], moment: datetime, zone: tzinfo) -> datetime:
-    """Return the first instant at or after `moment` that lies in a window, in UTC.
+    """Return the first instant at or after `moment`, an aware one, that lies in a window, in UTC.
 
-    Days may last 23 or 25 hours in `zone`, or be missing. Raise `InvalidJobError` if `windows` is
-    empty or `moment` is naive.
+    There is a window at least. Days may last 23 or 25 hours in `zone`, or be missing.
     """
-    instant = _checked_instant(windows, moment)
+    instant = moment.astimezone(UTC)
     while not _contain(windows, wall := _wall_clock(instant, zone)):
         opening = instant + (min(window.next_start(wall) for window in windows) - wall)
         instant = min(next_change(instant, zone) or opening, opening)
@@ -198,16 +193,6 @@ def _weekday(name: str) -> int:
 
 
 # Instants
-
-
-def _checked_instant(windows: Sequence[TimeWindow], moment: datetime) -> datetime:
-    if not windows:
-        raise InvalidJobError("windows are empty: a job without windows is never closed.")
-    if moment.utcoffset() is None:
-        raise InvalidJobError(f"moment {moment!r}: naive, give it a time zone.")
-    if not 1 < moment.year < 9998:
-        raise InvalidJobError(f"moment {moment!r}: too far away, use the years 2 to 9997.")
-    return moment.astimezone(UTC)
 
 
 def _wall_clock(instant: datetime, zone: tzinfo) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 _SECOND = timedelta(seconds=1)
 
@@ -40,18 +40,12 @@ def _bisected(before: datetime, after: datetime, zone: tzinfo) -> datetime:
 def next_change(moment: datetime, zone: tzinfo) -> datetime | None:
     """Return the first change after a moment; None if there is none in this year and the next."""
     year = moment.astimezone(UTC).year
-    for each in (year, year + 1):
-        for change in _changes(each, zone):
-            if change > moment:
-                return change
-    return None
+    changes = chain(_changes(year, zone), _changes(year + 1, zone))
+    return next((change for change in changes if change > moment), None)
 
 
 def last_change(moment: datetime, zone: tzinfo) -> datetime | None:
     """Return the last change up to a moment, in this year or the one before."""
     year = moment.astimezone(UTC).year
-    for each in (year, year - 1):
-        for change in reversed(_changes(each, zone)):
-            if change <= moment:
-                return change
-    return None
+    changes = (*_changes(year - 1, zone), *_changes(year, zone))
+    return next((change for change in reversed(changes) if change <= moment), None)

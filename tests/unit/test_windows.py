@@ -169,23 +169,6 @@ def test_one_window_that_is_not_in_a_list_is_refused(values: Any) -> None:
         parse_windows(values)
 
 
-@pytest.mark.parametrize("question", [is_open, next_opening])
-@pytest.mark.parametrize(
-    ("texts", "moment", "rule"),
-    [
-        (["05:00-07:00"], datetime(2025, 6, 2, 6), "naive, give it a time zone"),  # noqa: DTZ001 - what is refused
-        ([], datetime(2025, 6, 2, 6, tzinfo=UTC), "a job without windows is never closed"),
-        (["05:00-07:00"], datetime.min.replace(tzinfo=UTC), "use the years 2 to 9997"),
-        (["05:00-07:00"], datetime.max.replace(tzinfo=UTC), "use the years 2 to 9997"),
-    ],
-)
-def test_a_moment_that_cannot_be_looked_at_is_refused(
-    question: Any, texts: list[str], moment: datetime, rule: str
-) -> None:
-    with pytest.raises(InvalidJobError, match=rule):
-        question(parse_windows(texts), moment, PARIS)
-
-
 # Ordinary days (2025-06-02 is a Monday, Paris is two hours ahead of UTC)
 
 
