@@ -9,7 +9,7 @@ left.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -199,34 +199,24 @@ class Sweep:
         if now < self._look_again and not has_links(self._config.database):
             return 0
         self._look_again = now + NO_LINK_SECONDS
-        told, self._after_link = self._tell_page(self._after_link)
-        moved, after = self._check_page(self._after)
-        self._after = self._after if moved else after
-        return told + moved
+        return self._run_page()
 
     def run_all(self) -> int:
         """Check all of each, for code that goes on only once nothing moves any more: in tests."""
         if not has_links(self._config.database):
             return 0
-        return _all_pages(self._tell_page) + _all_pages(self._check_page)
+        self._after = self._after_link = 0
+        moved = self._run_page()
+        while self._after or self._after_link:
+            moved += self._run_page()
+        return moved
 
-    def _tell_page(self, after: int) -> tuple[int, int]:
-        return tell_page(after, MOST_AT_ONCE, self.left_alone, self._config.database)
-
-    def _check_page(self, after: int) -> tuple[int, int]:
-        using = self._config.database
-        rows = Job.objects.using(using).held().filter(pk__gt=after).order_by("pk")
+    def _run_page(self) -> int:
+        using, left = self._config.database, self.left_alone
+        told, self._after_link = tell_page(self._after_link, MOST_AT_ONCE, left, using)
+        rows = Job.objects.using(using).held().filter(pk__gt=self._after).order_by("pk")
         page = list(rows.values_list("pk", flat=True)[:MOST_AT_ONCE])
-        last = page[-1] if len(page) == MOST_AT_ONCE else 0
-        left = self.left_alone.ids
-        held = [pk for pk in page if pk not in left]
-        return unhold_or_cancel(held, using, self.left_alone), last
-
-
-def _all_pages(check: Callable[[int], tuple[int, int]]) -> int:
-    """Check page after page; `check` returns the id after which the next one begins, or 0."""
-    total, last = check(0)
-    while last:
-        moved, last = check(last)
-        total += moved
-    return total
+        moved = unhold_or_cancel([pk for pk in page if pk not in left.ids], using, left)
+        if not moved:
+            self._after = page[-1] if len(page) == MOST_AT_ONCE else 0
+        return told + moved
