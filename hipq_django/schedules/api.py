@@ -158,15 +158,13 @@ def get_schedule(name: str, instance: str) -> Schedule:
     """Return a schedule; raise `ScheduleNotFoundError` where there is none with this name."""
     row: Schedule | None = _named(name, instance).first()
     if row is None:
-        if _is_in_code(name, instance):
-            raise ScheduleNotFoundError(
-                f"schedule {name!r} is declared in code, but instance {instance!r} does not have "
-                "it yet: a worker writes it down when it starts, and in a test run_due_jobs does."
-            )
         using = get_instance(instance).database
         names = Schedule.objects.using(using).filter(instance=instance)
         near = nearest_name(str(name), names.values_list("name", flat=True)[:1_000])
-        raise ScheduleNotFoundError(f"instance {instance!r} has no schedule {name!r:.200}{near}")
+        raise ScheduleNotFoundError(
+            f"instance {instance!r} has no schedule {name!r:.200}{near} A worker that starts, and "
+            "in a test run_due_jobs, writes down those that the code declares."
+        )
     return row
 
 

@@ -155,14 +155,10 @@ def retire(config: InstanceSettings) -> int:
     workers = Worker.objects.using(using).filter(
         instance=config.name, source=NONE, state__in=Worker.LIVE
     )
-    since, elsewhere = clock.now(using), set[str]()
-    for declares, began in workers.values_list("schedules", "create_time"):
-        if declares is None:  # of the release before: what was declared since may be its own
-            since = min(since, began)
-        else:
-            elsewhere.update(declares)
+    elsewhere = {name for declared in workers.values_list("schedules", flat=True)
+                 for name in declared or ()}  # fmt: skip
     # A worker that declares one now has seen it later.
-    gone = gone.filter(seen_time__lt=since).exclude(name__in=elsewhere)
+    gone = gone.filter(seen_time__lt=clock.now(using)).exclude(name__in=elsewhere)
     with worker_transaction(using):
         free = list(locked(gone.order_by("pk"), skip_locked=True))
         rows.filter(pk__in=[row.pk for row in free]).update(retired=True)

@@ -375,19 +375,15 @@ def test_one_that_cannot_be_declared_stops_no_other(
     assert (said.levelname, said.schedule) == ("ERROR", "broken")  # type: ignore[attr-defined]  # of the event
 
 
-OF_BEFORE = None
-"""What a worker of a release says of its schedules that did not write them."""
-
-
 @pytest.mark.parametrize(
     ("began", "declares", "retired"),
-    [(-9, ["clean"], 0), (1, ["other"], 1), (-9, OF_BEFORE, 0), (1, OF_BEFORE, 1)],
+    [(-9, ["clean"], 0), (1, ["other"], 1), (-9, [], 1)],
 )
 def test_what_no_live_worker_declares_is_retired_and_comes_back(
     declare: Declare,
     now: time_machine.Traveller,
     began: float,
-    declares: list[str] | None,
+    declares: list[str],
     retired: int,
 ) -> None:
     """Another worker lives, which began before or after the one that declared it has ended."""

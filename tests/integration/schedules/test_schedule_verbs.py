@@ -178,7 +178,9 @@ def test_a_schedule_that_no_worker_has_written_down_yet_is_told_so(declare: Decl
     declare.task("clean", schedule="30 2 * * *")(lambda: None)
 
     for verb in (hipq.pause_schedule, hipq.resume_schedule, hipq.run_schedule):
-        with pytest.raises(hipq.ScheduleNotFoundError, match="a worker writes it down when it"):
+        with pytest.raises(
+            hipq.ScheduleNotFoundError, match="A worker that starts, and in a test run_due_jobs"
+        ):
             verb("clean")
 
     run_due_jobs()
