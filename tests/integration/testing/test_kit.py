@@ -581,15 +581,6 @@ def test_what_the_test_before_declared_is_gone() -> None:
     assert get_declared("default", "before") is None
 
 
-def test_a_mixin_that_would_not_be_set_up_is_refused() -> None:
-    with pytest.raises(
-        TypeError, match=r"write class Last\(HipqTestCase, …\), with the mixin first"
-    ):
-
-        class Last(TestCase, HipqTestCase):
-            """Its clock would stay moved for the tests after it."""
-
-
 class MixinTest(HipqTestCase, TestCase):
     """With unittest; the second test finds neither the partner nor the moved clock."""
 
