@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from math import inf
 from typing import Any
 
 import pytest
@@ -19,9 +18,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import isolation
 from hipq_django.dependencies.unholding import Sweep
-from hipq_django.domain.ordering import Order, Ordering
-from hipq_django.maintenance import reranking
-from hipq_django.models import Attempt, Batch, Job, Link, Queue
+from hipq_django.models import Attempt, Batch, Job, Link
 from hipq_django.processes.connections import bound_waits, unbound_waits
 from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.scheduler import current_batch
@@ -198,42 +195,6 @@ def test_the_sweep_for_what_a_crash_has_left(
             assert runs == {"second": 1}
 
         return Sweep(get_instance()).run_all, check
-
-    in_turn(Breaks(error, prepare))
-
-
-@IN_TURN
-@BREAKS
-def test_new_ranks(
-    runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch, in_turn: InTurn
-) -> None:
-    monkeypatch.setattr(reranking, "SLICE_SECONDS", inf)
-    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
-    config = get_instance()
-
-    def prepare() -> tuple[Act, Act]:
-        by_priority = Ordering(Order.PRIORITY, 1, 60)
-        Queue.objects.update(order="priority", ranking=by_priority.as_ranking())
-        for priority in range(3):
-            hipq.enqueue("follows", "x", priority=priority)
-        Queue.objects.update(order="time")
-
-        def rank() -> int:
-            return reranking.continue_ranking(config)
-
-        def check() -> None:
-            rank()
-            reranking.find_strays(config)
-            rank()
-            queue = Queue.objects.get()
-            wanted = [
-                queue.ordering.rank(job.scheduled_run_time, job.priority)
-                for job in Job.objects.order_by("pk")
-            ]
-            assert queue.is_ranked
-            assert list(Job.objects.order_by("pk").values_list("rank", flat=True)) == wanted
-
-        return rank, check
 
     in_turn(Breaks(error, prepare))
 

@@ -86,25 +86,6 @@ def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
     assert settled() == ["succeeded", "succeeded"]
 
 
-def test_a_map_function_that_waits_for_a_locked_table_loses_no_answer(
-    consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It reads a table of the project's own, which a migration changes at this moment."""
-    module.mailbox.before_reading = ContentType.objects.exists
-    other = Session()
-    session.begin()
-    session(lambda: connection.cursor().execute("LOCK TABLE django_content_type"))
-
-    run = other.start(consumer.run)
-
-    wait_for(lambda: "event=row_left_alone" in caplog.text)
-    session.roll_back()
-    run.result(PATIENCE_SECONDS)
-    other.close()
-    assert settled() == ["succeeded", "succeeded"]
-    assert not Answer.objects.filter(kind="malformed").exists()
-
-
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 @pytest.mark.parametrize("asking", ["before_receiving", "before_reading"])
 def test_a_database_that_only_the_project_reads_is_reached_again_after_its_restart(

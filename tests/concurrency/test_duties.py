@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import F
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -18,7 +17,6 @@ from hipq_django.processes.heartbeat import Heartbeat, Witness
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.processes.worker import WorkerProcess
-from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
@@ -213,71 +211,3 @@ def test_a_worker_that_stops_puts_back_what_it_owns_without_knowing(
 
     job = Job.objects.get()
     assert (job.state, job.worker, job.attempts.count()) == ("retry", None, 0)
-
-
-# Companions
-
-
-class Companion:
-    """One that raises, or does its work."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self._error = error
-        self.calls = 0
-
-    def stir(self, config: Any) -> int:
-        """Enqueue what is due."""
-        self.calls += 1
-        if self._error:
-            raise self._error
-        return 0
-
-    sweep = stir
-
-
-@pytest.mark.parametrize("step", [companions.stir, companions.sweep])
-def test_a_companion_that_raises_stops_no_queue_and_no_other_companion(
-    step: Any, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad, good = Companion(ZeroDivisionError("no such node")), Companion()
-    monkeypatch.setattr(companions, "companions", lambda: {"bad": bad, "good": good})
-    left_alone = companions.steps_left_alone()
-    job = hipq.enqueue("echo")
-    worker = HandWorker()
-
-    step(process.config, left_alone)
-    step(process.config, left_alone)
-    worker.work()
-
-    job.refresh_from_db()
-    assert job.outcome == "succeeded"
-    assert (bad.calls, good.calls) >= (1, 2)
-    assert "event=row_left_alone" in caplog.text
-    assert bad.calls < good.calls  # it is left out for a while
-
-
-# What only the project's code queries
-
-
-def reads_other(*args: Any) -> list[Any]:
-    Queue.objects.using("other").exists()
-    return [hipq.Run() for _ in args[-1]]
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_a_database_that_only_a_throttler_reads_is_reached_again_after_its_restart(
-    process: Process, session: Session, settings: Settings
-) -> None:
-    throttlers = {"THROTTLERS": [f"{__name__}.reads_other"]}
-    settings.HIPQ = {"default": {"QUEUES": {"default": throttlers}}}
-    job = hipq.enqueue("echo")
-    session.end_that_of_the_test("other")
-
-    def has_admitted() -> bool:
-        process._guarded(lambda: bool(process.scheduler.run_once()))
-        return bool(process.scheduler.admitted)
-
-    assert not has_admitted()
-    eventually(has_admitted, "the throttler lets it run")
-    job.refresh_from_db()
-    assert job.state == "running"

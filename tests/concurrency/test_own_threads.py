@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +13,6 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
 from hipq_django.processes import connections, watchdog
-from hipq_django.processes.connections import look_after, shut_all
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import Listener, OwnThread
@@ -159,30 +157,3 @@ def test_the_watchdog_ends_a_process_whose_pass_hangs_while_the_heart_beats(
     assert (before, codes[0]) == ([], ENDED_ITSELF)
     [*_, record] = [r for r in caplog.records if getattr(r, "event", "") == "pass_hangs"]
     assert (record.queue, "eventually" in str(record.exc_text)) == ("bank", True)  # type: ignore[attr-defined]  # a field of the event
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads that take turns as often as they can."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
-
-
-@pytest.mark.postgres
-def test_all_connections_are_shut_while_others_are_opened(restless: None) -> None:
-    opened = [connection.copy() for _ in range(3_000)]
-
-    def adopt_all() -> None:
-        for one in opened:
-            look_after(one)
-
-    opening = threading.Thread(target=adopt_all)
-    opening.start()
-    shut = 0
-    while opening.is_alive():
-        shut += shut_all()
-    opening.join()
-
-    assert shut == 0  # none has been used

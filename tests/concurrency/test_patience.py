@@ -102,35 +102,6 @@ def test_receivers_wait_for_locks_as_the_project_has_it(
     test_no_statement_waits_for_a_locked_table(bounded, session)
 
 
-def test_a_receiver_without_queries_costs_none(
-    bounded: None, django_assert_num_queries: Any
-) -> None:
-    job, called = hipq.enqueue("echo"), []
-
-    def receiver(job: Job, **_: Any) -> None:
-        called.append(job.pk)
-
-    job_finished.connect(receiver)
-    try:
-        with django_assert_num_queries(0):
-            send(job_finished, job)
-    finally:
-        job_finished.disconnect(receiver)
-
-    assert called == [job.pk]
-
-
-def test_a_connection_that_breaks_at_that_moment_ends_nobody(session: Session) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        mine = cursor.fetchone()
-    session(lambda: connection.cursor().execute("SELECT pg_terminate_backend(%s)", mine))
-
-    connections.bound_waits("default")
-
-    assert lock_timeout() == "100ms"
-
-
 def test_the_lock_of_a_queue_bounds_what_comes_after_it() -> None:
     """Behind a pooler nothing else does: a claim would wait for any table."""
     queue, worker = get_queue("default", "default"), WorkerFactory.create()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextvars import copy_context
 from functools import partial
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -221,19 +220,6 @@ def test_of_many_that_follow_the_same_jobs_each_is_judged_once(
     assert judged == followers
 
 
-LONG = 80
-
-
-def test_a_long_chain_ends_at_once_with_its_first_job(caplog: pytest.LogCaptureFixture) -> None:
-    """Each cancel is committed inside the call after the commit of the one before."""
-    jobs = hipq.chain(*(hipq.NewJob("echo") for _ in range(LONG)))
-
-    hipq.cancel(jobs[0])
-
-    assert not Job.objects.live().exists()
-    assert not [each for each in caplog.records if each.levelname == "ERROR"]
-
-
 # A member of a batch that is requeued while the batch is judged
 
 
@@ -250,49 +236,6 @@ def half_of_a_cancelled_batch() -> tuple[Job, Job]:
     again = hipq.requeue(first, dependents=True)
     HandWorker().work()
     return Job.objects.get(pk=again.pk), other
-
-
-def test_then_waits_for_a_member_that_is_requeued_while_its_batch_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No job was live, then one is requeued, then none is without success."""
-    again, other = half_of_a_cancelled_batch()
-    requeued: list[Job] = []
-    real = needs.without_success
-
-    def look(batch: int, using: str) -> Any:
-        if not requeued:
-            requeued.append(hipq.requeue(other, dependents=True))
-        return real(batch, using)
-
-    monkeypatch.setattr(needs, "without_success", look)
-    hipq.complete(again, 1)
-
-    assert not Job.objects.get(pk=requeued[0].pk).is_final
-    then = Job.objects.live().get(job_type__name="echo")
-    assert then.hold_time is not None
-
-
-def test_then_is_not_lost_if_the_last_member_is_requeued_while_it_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The requeue sees that `then` is live, and whoever gives it up has decided before."""
-    again, other = half_of_a_cancelled_batch()
-    requeued: list[Job] = []
-    real = unholding._cancel
-
-    def give_up(*given: Any, **named: Any) -> int:
-        if not requeued:
-            requeued.append(hipq.requeue(other, dependents=True))
-        return real(*given, **named)
-
-    monkeypatch.setattr(unholding, "_cancel", give_up)
-    hipq.complete(again, 1)
-
-    assert requeued
-    HandWorker().work()
-    hipq.complete(Job.objects.get(pk=requeued[0].pk), 1)
-    assert Job.objects.live().get(job_type__name="echo").hold_time is None
 
 
 @pytest.mark.postgres

@@ -103,14 +103,6 @@ def hold(crew: WritingCrew, gate: threading.Event) -> Iterator[Hold]:
     hipq.signals.job_finished.disconnect(hold.receive)
 
 
-def test_many_results_are_written_without_a_pass(crew: WritingCrew, gate: threading.Event) -> None:
-    crew.scheduler.run_once()
-    gate.set()
-    wait_until(lambda: not Job.objects.running().exists())
-
-    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
-
-
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
     crew: WritingCrew, hold: Hold
 ) -> None:

@@ -142,26 +142,6 @@ def test_answers_settle_their_jobs_and_are_acknowledged(
     assert_each_has_its_own_answer(100)
 
 
-def test_a_poison_message_is_kept_and_taken_from_the_queue(
-    queue: RabbitQueue, consumers: Workers
-) -> None:
-    ask(2)
-    first, last = bodies(0, 2)
-    queue.publish(first)
-    queue.publish(b"\xff{", message_id="poison", headers={"trace": 7})
-    queue.publish(last)
-    consumer = consumers.consume("post")
-
-    wait_until_settled(2)
-
-    assert stop(consumer) == 0
-    eventually(lambda: queue.waiting() == 0, "nothing is left")
-    malformed = Answer.objects.get(kind="malformed")
-    assert malformed.message_id == "post: poison"
-    assert malformed.payload["headers"]["trace"] == "7"
-    assert malformed.payload["key"] == queue.name
-
-
 def test_a_consumer_connects_again_when_the_connection_is_cut(
     queue: RabbitQueue, consumers: Workers, wire: Proxy
 ) -> None:

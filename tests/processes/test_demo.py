@@ -177,19 +177,6 @@ def test_thirty_orders_show_every_case(start: Callable[..., Demo]) -> None:
     assert "of 6 allowed" in demo.output
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_demo_that_is_stopped_halfway_leaves_no_process_behind(
-    start: Callable[..., Demo], number: signal.Signals, code: int
-) -> None:
-    demo = start("demo")
-    demo.wait_for_children()
-
-    demo.process.send_signal(number)
-
-    assert demo.wait() == code
-
-
 @pytest.mark.parametrize(
     ("arguments", "changed", "message"),
     [

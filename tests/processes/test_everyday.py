@@ -9,8 +9,7 @@ from django.db.models import Count
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.database import clock
-from hipq_django.models import Attempt, Job, Schedule, ScheduleRun, Worker
+from hipq_django.models import Attempt, Job, ScheduleRun
 from tests.processapp.jobs import joined, member, tick
 from tests.processes.conftest import Workers, eventually, nightly
 
@@ -99,45 +98,3 @@ def test_each_due_time_of_each_second_is_one_job(
     before = set(jobs.all())
     runs = set(ScheduleRun.objects.filter(kind="fired").values_list("schedule_id", "due_time"))
     assert before <= runs <= set(jobs.all())
-
-
-@pytest.mark.nightly
-def test_a_schedule_that_a_deploy_removes_and_another_brings_back(workers: Workers) -> None:
-    """It goes on while a worker that declares it lives, rests after that, and then catches up."""
-    fired = ScheduleRun.objects.filter(kind="fired")
-    rows = Schedule.objects.filter(name="each second")
-    workers.start("chaos", "-v0")  # knows nothing of it, and fires it as long as the other lives
-    eventually(lambda: Worker.objects.count() == 1, "the code without it runs")
-    former = workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
-    eventually(lambda: fired.count() >= 2, "its due times are fired")
-    before = fired.count()
-    eventually(lambda: fired.count() > before + 1, "it goes on beside that code")
-    assert not rows.get().retired
-
-    former.terminate()
-    eventually(lambda: rows.filter(retired=True).exists(), "it is retired")
-    rested = fired.count()
-    let_due_times_pass(rows.get())
-    assert fired.count() == rested
-
-    workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
-    eventually(lambda: fired.count() > rested + 1, "it is brought back")
-    assert not rows.get().retired
-    assert each_due_time_is_accounted_for(rows.get())
-
-
-def let_due_times_pass(row: Schedule) -> None:
-    assert row.next_time is not None
-    until = row.next_time + timedelta(seconds=2)
-    eventually(lambda: clock.now("default") > until, "due times pass")
-
-
-def each_due_time_is_accounted_for(row: Schedule) -> bool:
-    """Return whether each second was fired once or missed, with a job for each that was fired."""
-    runs = list(row.runs.order_by("due_time"))
-    starts, ends = [run.due_time for run in runs], [run.last_time for run in runs]
-    gaps = {start - end for end, start in zip(ends, starts[1:], strict=False)}
-    jobs = Job.objects.filter(schedule_id=row.pk).order_by("due_time")
-    made = [run.due_time for run in runs if run.kind == "fired"]
-    is_whole = gaps == {timedelta(seconds=1)}
-    return is_whole and list(jobs.values_list("due_time", flat=True)[: len(made)]) == made

@@ -181,25 +181,6 @@ def test_consumers_side_by_side_share_the_partitions_and_survive_each_other(
     assert sum(topic.committed()) == 150
 
 
-@pytest.mark.nightly
-def test_consumers_that_are_killed_again_and_again_lose_and_repeat_nothing(
-    topic: Topic, consumers: Workers
-) -> None:
-    number = 1_000
-    ask(0, number)
-    topic.answer(0, number)
-
-    for share in (1, 2, 3):
-        consumer = consumers.consume("post")
-        eventually(lambda share=share: settled() >= number * share // 5, "some are settled")  # type: ignore[misc]  # of the default value
-        consumer.kill()
-        consumer.wait()
-    consumers.consume("post")
-
-    wait_until_settled(number)
-    assert_each_has_its_own_answer()
-
-
 def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_meanwhile(
     topic: Topic, consumers: Workers
 ) -> None:

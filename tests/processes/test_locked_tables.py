@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 from django.apps import apps
@@ -16,7 +14,7 @@ from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
-from tests.processes.conftest import Process, Workers, eventually, hold
+from tests.processes.conftest import Process, Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -100,30 +98,3 @@ def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: W
         return Queue.objects.get(pk=bank.pk).is_limited
 
     eventually(is_limited, "the queue is as the setting has it", seconds=AWAY_SECONDS)
-
-
-@pytest.mark.nightly
-def test_a_worker_that_is_told_to_stop_leaves_a_result_whose_row_stays_locked(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """It waits for the lock as long as for a database that is away; then others take it over."""
-    job, notes, gate = hold(tmp_path)
-    worker = workers.start("held")
-    eventually(notes.exists, "the handler runs")
-
-    with closing(Session()) as session:
-        session.begin()
-        session(lambda: Job.objects.select_for_update().get(pk=job.pk))
-        worker.send_signal(signal.SIGTERM)
-        gate.touch()
-        assert worker.wait(timeout=END_SECONDS) == 0
-    log = workers.log.read_text()
-    assert Job.objects.get(pk=job.pk).state == "running"
-    workers.start("held")
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run again")
-
-    assert "event=back_off" not in log
-    assert "event=worker_cut_off" in log
-    assert f"jobs=[{job.pk}]" in log
-    job.refresh_from_db()
-    assert (job.outcome, job.attempt) == ("succeeded", 2)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import connection
 from django.db.models import F
 
 import hipq_django as hipq
 from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
-from hipq_django.processes.connections import look_after_own, shut_all
 from tests.plugin import renamed
 from tests.processes.conftest import Workers, begun, eventually, hold
 from tests.processes.forked import CONNECT_MIN, HEARTBEAT_MIN, LAST_RESORT
@@ -91,46 +88,6 @@ def test_a_worker_whose_connections_are_dead_opens_others(
     assert "event=database_back" in log_of(workers)
     running.refresh_from_db()
     assert (running.outcome, running.attempt) == ("succeeded", 1)
-
-
-class Asking(threading.Thread):
-    """Asks for a lock that the test has, on an own connection of the process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        look_after_own("default")
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_lock(7)")
-        except OperationalError as error:
-            self.error = error
-        connections.close_all()
-
-
-@pytest.mark.usefixtures("process_environment")
-@pytest.mark.parametrize("how", ["wait_c", "wait_select", "wait_poll", "wait_epoll"])
-def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever way the driver waits."""
-    wait = getattr(psycopg.waiting, how)
-    if wait is None:
-        pytest.skip("this psycopg has no C implementation")
-    monkeypatch.setattr(psycopg.waiting, "wait", wait)
-    asking = Asking()
-
-    def is_woken() -> bool:
-        shut_all()
-        return not asking.is_alive()
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(7)")
-        asking.start()
-        eventually(is_woken, "it is woken", 30)
-        cursor.execute("SELECT pg_advisory_unlock(7)")
-
-    assert asking.error is not None
 
 
 # An outage for all
@@ -246,6 +203,3 @@ def test_a_worker_that_is_told_to_stop_before_it_has_begun_ends(
 
     assert worker.wait(60) == 0
     assert "cannot be reached" not in log_of(workers)
-
-
-# A worker that was given up

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import events
-from hipq_django.management.commands.hipq_worker import _names_in
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.processes.start_up import set_up_logging
 from tests.processes.conftest import Workers, eventually
@@ -67,10 +66,6 @@ def test_due_jobs_of_a_type_that_it_does_not_declare_are_told_once(workers: Work
         "event=undeclared_jobs_due job_type=chaos.quik queue=chaos"
     ]
     assert "Declare it in the module jobs of an app, or add its module to AUTODISCOVER." in told[0]
-
-
-def test_queues_are_named_with_spaces_or_commas() -> None:
-    assert _names_in(["chaos, third", "elsewhere", "chaos,"]) == ["chaos", "third", "elsewhere"]
 
 
 def test_a_queue_that_is_made_later_is_served_unless_it_is_excluded(workers: Workers) -> None:

@@ -18,6 +18,7 @@ from hipq_django.processes.heartbeat import Heartbeat, Witness
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
 
 pytestmark = pytest.mark.django_db
@@ -176,18 +177,6 @@ def give_up(worker: HandWorker) -> None:
     Worker.objects.filter(pk=worker.row.pk).update(state="lost")
 
 
-def test_a_worker_that_was_given_up_claims_nothing() -> None:
-    job = hipq.enqueue("echo")
-    worker = HandWorker()
-    give_up(worker)
-
-    claimed = pass_of(worker)
-
-    assert claimed == []
-    job.refresh_from_db()
-    assert (job.state, job.attempt, job.worker) == ("initial", 0, None)
-
-
 def pass_of(worker: HandWorker) -> list[Job]:
     """Run a pass that may end with the news that the worker was given up."""
     try:
@@ -196,57 +185,47 @@ def pass_of(worker: HandWorker) -> list[Job]:
         return []
 
 
-def test_its_limited_queue_gives_it_nothing_either(configure_queue: Any) -> None:
+def plain(configure_queue: ConfigureQueue, declare: Declare) -> None:
+    hipq.enqueue("echo")
+
+
+def in_a_limited_queue(configure_queue: ConfigureQueue, declare: Declare) -> None:
     configure_queue(THROTTLE_LIMIT=2)
-    jobs = hipq.enqueue_many([hipq.NewJob("echo") for _ in range(4)])
-    worker = HandWorker()
-    worker.run_pass()
-    give_up(worker)
-
-    worker.execute()
-    pass_of(worker)
-    worker.save()
-
-    states = sorted(Job.objects.get(pk=job.pk).state for job in jobs)
-    assert states.count("initial") == 2
-    assert worker.claims == []
+    hipq.enqueue("echo")
 
 
-def test_nor_do_queues_with_throttlers(configure_queue: Any) -> None:
+def with_a_throttler(configure_queue: ConfigureQueue, declare: Declare) -> None:
     configure_queue(lambda queue, now, running, candidates: [hipq.Run() for _ in candidates])
-    job = hipq.enqueue("echo")
-    worker = HandWorker()
-    give_up(worker)
-
-    assert pass_of(worker) == []
-    job.refresh_from_db()
-    assert job.state == "initial"
+    hipq.enqueue("echo")
 
 
-def test_it_takes_no_decision(declare: Declare) -> None:
+def to_be_decided(configure_queue: ConfigureQueue, declare: Declare) -> None:
     declare("fails")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(60))
-    job = hipq.enqueue("fails")
+    hipq.enqueue("fails")
     HandWorker().work()
-    worker = HandWorker()
-    give_up(worker)
-
-    assert pass_of(worker) == []
-    job.refresh_from_db()
-    assert (job.state, job.worker) == ("error", None)
 
 
-def test_it_takes_no_response(declare: Declare) -> None:
+def answered(configure_queue: ConfigureQueue, declare: Declare) -> None:
     charge = declare("charge")(lambda job: hipq.WAIT)
     charge.on_response(lambda job, response: response)
-    job = hipq.enqueue("charge", job_key="k")
+    hipq.enqueue("charge", job_key="k")
     HandWorker().work()
     hipq.complete("charge", "k", response="paid")
+
+
+@pytest.mark.parametrize(
+    "prepare", [plain, in_a_limited_queue, with_a_throttler, to_be_decided, answered]
+)
+def test_a_worker_that_was_given_up_takes_no_job(
+    prepare: Any, configure_queue: ConfigureQueue, declare: Declare
+) -> None:
+    prepare(configure_queue, declare)
+    before = Job.objects.values().get()
     worker = HandWorker()
     give_up(worker)
 
     assert pass_of(worker) == []
-    job.refresh_from_db()
-    assert (job.state, job.has_pending_answer, job.worker) == ("running", True, None)
+    assert Job.objects.values().get() == before
 
 
 def test_a_beat_that_finds_its_row_lost_makes_the_worker_stale_at_once(watcher: Watcher) -> None:
@@ -266,12 +245,15 @@ def test_a_beat_that_finds_its_row_lost_makes_the_worker_stale_at_once(watcher: 
 def untold(name: str, error: Exception | None) -> None: ...
 
 
-def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [KeyError("No time zone found"), DataError("NUL")])
+def test_a_duty_that_fails_keeps_no_other_from_its_work(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     done: list[str] = []
 
     def fail() -> int:
         done.append("fail")
-        raise KeyError("No time zone found")
+        raise error
 
     def work() -> int:
         done.append("work")
@@ -283,12 +265,3 @@ def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptur
 
     assert done == ["fail", "work"]
     assert "event=duty_failed duty=rank" in caplog.text
-
-
-def test_what_the_database_refuses_is_no_outage() -> None:
-    def refuse() -> int:
-        raise DataError("NUL")
-
-    upkeep = Duties("default", [Duty("rank", 1, refuse)], untold)
-
-    assert upkeep.run(all_of_it=True, waits=False) == 0

@@ -147,20 +147,6 @@ def test_of_decisions_in_flight_only_those_that_had_begun_are_lost(declare: Decl
     assert Job.objects.get(worker=next_worker.row, prefetched=False).attempts.get().lost_decisions
 
 
-def test_a_decision_that_may_have_killed_its_worker_is_not_claimed_ahead(declare: Declare) -> None:
-    asked = declare("asked")(lambda job: 1 / 0)
-    asked.on_error(lambda job: hipq.GiveUp())
-    job = hipq.enqueue("asked")
-    HandWorker().work()
-    HandWorker.crashed()
-    recover()
-    worker = HandWorker(threads=0, ahead=9)
-    worker.run_pass()
-
-    assert job.attempts.get().lost_decisions == 1
-    assert worker.claims == []
-
-
 def test_a_job_that_lost_a_worker_is_not_claimed_ahead_again() -> None:
     """So that it is certain next time whether it had started."""
     hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
@@ -196,18 +182,6 @@ def test_never_means_that_a_lost_job_is_final(declare: Declare) -> None:
 
     job.refresh_from_db()
     assert (job.outcome, job.error) == ("failed", LOST.format(worker.row.name))
-
-
-def test_never_does_not_end_a_job_that_had_not_started(declare: Declare) -> None:
-    declare("only_once", retry=hipq.Never())(lambda job: "done")
-    jobs = hipq.enqueue_many([hipq.NewJob("only_once") for _ in range(2)])
-    HandWorker.crashed(threads=1, ahead=1)
-    recover()
-
-    run_due_jobs()
-
-    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
-    assert outcomes == ["failed", "succeeded"]
 
 
 def test_the_retry_handler_decides_about_a_lost_job(declare: Declare) -> None:

@@ -78,23 +78,6 @@ def test_the_retry_handler_decides_about_a_timeout(charge: JobTypeSpec, frozen_t
     assert (job.state, job.attempt) == ("retry", 1)
 
 
-def test_a_policy_retries_a_timeout(declare: Declare, frozen_time: Any) -> None:
-    retry = hipq.Fixed(seconds=0, max_attempts=2, only=(hipq.JobTimeout,))
-    charge = declare("charge", timeout=60, retry=retry)(lambda job: hipq.WAIT)
-    job = waiting(charge)
-
-    frozen_time.shift(61)
-    run_due_jobs()
-    job.refresh_from_db()
-    second = (job.state, job.attempt)
-    frozen_time.shift(61)
-    run_due_jobs()
-    job.refresh_from_db()
-
-    assert second == ("running", 2)
-    assert job.outcome == "timed_out"
-
-
 def test_a_handler_that_executes_for_too_long_times_out_and_its_result_is_too_late(
     declare: Declare, frozen_time: Any
 ) -> None:
@@ -222,19 +205,6 @@ def test_a_type_that_this_process_does_not_know_is_not_timed_out_here(
     assert job.state == "running"
 
 
-def test_more_jobs_than_one_batch_time_out(
-    charge: JobTypeSpec, frozen_time: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovery, "PAGE_SIZE", 2)
-    hipq.enqueue_many([hipq.NewJob("charge") for _ in range(5)])
-    HandWorker().work()
-    frozen_time.shift(61)
-
-    run_due_jobs()
-
-    assert Job.objects.final().filter(outcome="timed_out").count() == 5
-
-
 def test_a_job_that_was_claimed_ahead_and_not_started_is_released(
     charge: JobTypeSpec, frozen_time: Any
 ) -> None:
@@ -246,19 +216,3 @@ def test_a_job_that_was_claimed_ahead_and_not_started_is_released(
 
     assert [Job.objects.get(pk=job.pk).state for job in jobs] == ["error", "retry"]
     assert [job.attempts.count() for job in jobs] == [1, 0]
-
-
-def test_a_response_that_was_claimed_ahead_and_not_started_is_released(
-    charge: JobTypeSpec, frozen_time: Any
-) -> None:
-    charge.on_response(lambda job, response: response)
-    job = waiting(charge)
-    hipq.complete("charge", "k", response="in time")
-    HandWorker.crashed(threads=0, ahead=1)
-
-    frozen_time.shift(61)
-    recovery.time_out_overdue(get_instance())
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result, job.attempts.count()) == ("succeeded", "in time", 0)

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.maintenance import retention
-from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
+from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, catalog
 from hipq_django.monitoring import counts
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.running import run_due_jobs
@@ -148,18 +148,6 @@ def test_a_script_is_told_what_holds_a_queue_and_where_counting_stopped(
     assert (overview["unmatched_answers"], overview["capped"]) == (2, True)
 
 
-def test_status_shows_workers_and_answers_without_a_job() -> None:
-    Worker.objects.create(name="shop:7", queues=["q"], threads=3)
-    hipq.complete("nobody", "key", response=1)
-
-    overview = json.loads(said("hipq_status", "--json"))
-
-    assert [(w["name"], w["queues"], w["threads"]) for w in overview["workers"]] == [
-        ("shop:7", ["q"], 3)
-    ]
-    assert overview["unmatched_answers"] == 1
-
-
 def test_status_prints_a_table_that_says_what_holds_a_queue() -> None:
     Queue.objects.create(name="q", paused=True)
     Queue.objects.create(name="r", throttler_problem="throttler by_region raised KeyError")
@@ -201,21 +189,6 @@ def test_status_says_what_is_in_trouble() -> None:
     assert [line for line in lines if "NUL" in line] == ["unhold_jobs shop:7 90 s DataError: NUL"]
     [trouble] = worker["troubles"]
     assert trouble == {"name": "unhold_jobs", "seconds": ANY, "reason": "DataError: NUL"}
-
-
-def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "COUNT_LIMIT", 2)
-    later = timezone.now() + timedelta(hours=1)
-    for number in range(5):
-        hipq.enqueue("nobody", queue="q")
-        hipq.enqueue("nobody", queue="q", scheduled_run_time=later)
-        hipq.complete("nobody", f"key-{number}")
-
-    [line] = [line for line in said("hipq_status").splitlines() if line.startswith("q ")]
-
-    assert [status()[name] for name in ("due", "scheduled")] == [2, 2]
-    assert line.split()[4:7] == ["2+", "2+", "0"]
-    assert "Answers without a job: 2+" in said("hipq_status")
 
 
 def final(queue: str, days: float, batch: Batch | None = None) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -37,10 +38,6 @@ def text(job: Job) -> str:
     return str(hipq.explain(job)[0])
 
 
-def test_a_job_that_the_next_pass_starts_has_no_reason() -> None:
-    assert hipq.explain(hipq.enqueue("echo")) == []
-
-
 def test_a_job_whose_handler_executes_has_no_reason() -> None:
     job = hipq.enqueue("echo")
     HandWorker().run_pass()
@@ -57,19 +54,45 @@ def test_a_due_job_that_nothing_holds_and_nobody_starts_says_so() -> None:
     assert (just_made, codes(job)) == ([], ["late"])
 
 
-def test_explaining_changes_nothing() -> None:
-    job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
-    before = Job.objects.filter(pk=job.pk).values().get()
-
-    hipq.explain(job)
-
-    assert Job.objects.filter(pk=job.pk).values().get() == before
+def pause(job: Job) -> None:
+    Queue.objects.update(paused=True)
 
 
-def test_a_final_job_says_how_it_ended() -> None:
-    job = hipq.cancel(hipq.enqueue("echo"))
+def serve_another(job: Job) -> None:
+    Worker.objects.update(queues=["other"])
 
-    assert text(job) == "It is finished: cancelled at 2025-01-06 12:00:00 UTC."
+
+def nothing(job: Job) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "then", "wanted", "said"),
+    [
+        ("echo", {}, nothing, [], ""),
+        ("echo", {}, hipq.cancel, ["final"], "It is finished: cancelled at 2025-01-06 12:00:00 UT"),
+        ("echo", {}, pause, ["paused"], "Queue default is paused."),
+        ("echo", {}, serve_another, ["no_worker"], "start one: manage.py hipq_worker default."),
+        ("echo", {"delay": 7_200}, nothing, ["scheduled"], "2025-01-06 14:00:00 UTC (in 2:00:00)"),
+        (
+            "nobody_knows",
+            {},
+            nothing,
+            ["unknown_type"],
+            "declares job type 'nobody_knows'.",
+        ),
+        ("echo", {"time_windows": ["05:00-07:00"]}, nothing, ["scheduled", "window"], "in 17:00"),
+    ],
+)
+def test_a_waiting_job_says_what_holds_it(
+    name: str, options: dict[str, Any], then: Callable[[Job], Any], wanted: list[str], said: str
+) -> None:
+    job = hipq.enqueue(name, **options)
+    then(job)
+    before = Job.objects.values().get()
+
+    assert codes(job) == wanted
+    assert said in " ".join(map(str, hipq.explain(job)))
+    assert Job.objects.values().get() == before
 
 
 def fail(job: Job) -> None:
@@ -174,46 +197,6 @@ def test_a_job_whose_worker_is_dead_says_which(state: str, frozen_time: Any) -> 
         assert (codes(job), text(job)) == (["silent_workers"], said)
 
 
-def test_a_job_of_the_future_says_when() -> None:
-    job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=2))
-
-    assert codes(job) == ["scheduled"]
-    assert "2025-01-06 14:00:00 UTC (in 2:00:00)" in text(job)
-
-
-def test_a_job_outside_its_windows_names_them() -> None:
-    job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
-
-    assert set(codes(job)) == {"scheduled", "window"}
-    assert any("05:00-07:00" in str(reason) for reason in hipq.explain(job))
-
-
-def test_a_paused_queue_is_named() -> None:
-    job = hipq.enqueue("echo")
-    Queue.objects.update(paused=True)
-
-    assert codes(job) == ["paused"]
-
-
-def test_a_type_that_nobody_declares_is_named() -> None:
-    job = hipq.enqueue("nobody_knows")
-
-    assert codes(job) == ["unknown_type"]
-    assert text(job) == (
-        "No code of this project declares job type 'nobody_knows'. Declare it in the module jobs "
-        "of an app, or add its module to AUTODISCOVER. If it was renamed, give the new one "
-        "aliases= with the former name."
-    )
-
-
-def test_a_queue_that_no_worker_serves_is_named() -> None:
-    job = hipq.enqueue("echo", queue="lonely")
-    Worker.objects.update(queues=["default"])
-
-    assert codes(job) == ["no_worker"]
-    assert "manage.py hipq_worker lonely" in text(job)
-
-
 # Limits and throttlers
 
 
@@ -270,16 +253,6 @@ def test_threads_that_are_held_by_jobs_whose_attempts_are_over_are_named() -> No
     assert codes(job) == []
 
 
-def test_a_throttler_that_holds_is_named_with_its_reason(configure_queue: ConfigureQueue) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 1))
-    hipq.enqueue("ask", {"tenant": "a"})
-    run_due_jobs()
-    job = hipq.enqueue("ask", {"tenant": "a"})
-
-    assert codes(job) == ["throttler"]
-    assert "tenant 'a' has 1 of 1 running" in text(job)
-
-
 def test_a_throttler_that_reschedules_is_named_with_its_time(
     configure_queue: ConfigureQueue,
 ) -> None:
@@ -291,14 +264,6 @@ def test_a_throttler_that_reschedules_is_named_with_its_time(
     assert codes(job) == ["throttler"]
     assert "2100-01-01 10:00:00 UTC" in text(job)
     assert "holiday" in text(job)
-
-
-def test_a_broken_throttler_is_named(configure_queue: ConfigureQueue) -> None:
-    configure_queue(lambda *_: 1 / 0)
-    job = hipq.enqueue("ask")
-
-    assert codes(job) == ["throttler_error"]
-    assert "ZeroDivisionError" in text(job)
 
 
 def test_a_throttler_that_fails_at_another_job_blocks_this_one(
