@@ -137,12 +137,12 @@ def add_many(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict) -> li
     return create_many(jobs, on_conflict, builder)
 
 
-def as_given(made: Batch, new: NewJob) -> NewJob:
+def as_given(new: NewJob) -> NewJob:
     """Return a copy of a job, which is the same however its caller changes what it has given.
 
     Raise `InvalidJobError` where its data could never be stored.
     """
-    copies: dict[str, Any] = {"job_data": stored_data(new, instance=made.instance)}
+    copies: dict[str, Any] = {"job_data": stored_data(new)}
     for name in ("after", "time_windows"):
         if isinstance(value := getattr(new, name), list):
             copies[name] = [*value]

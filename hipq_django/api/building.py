@@ -98,7 +98,7 @@ class Builder:
 
         Raise `InvalidJobError` before anything is written.
         """
-        data = stored_data(new, self._max_bytes, self.instance)
+        data = stored_data(new, self._max_bytes)
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
         data = self._arguments(new, data)
@@ -233,33 +233,15 @@ def given_values(new: NewJob) -> dict[str, Any]:
     return {name: check(value) for (name, check), value in given if value is not None}
 
 
-def stored_data(new: NewJob, max_bytes: int | None = None, instance: str | None = None) -> Any:
-    """Return the copy of a job's data that is stored; raise as `checked_data` does.
-
-    Arguments of a task of the instance may be no JSON yet; the task makes it of them.
-    """
+def stored_data(new: NewJob, max_bytes: int | None = None) -> Any:
+    """Return the copy of a job's data that is stored; raise as `checked_data` does."""
     try:
         return checked_data(new.job_data, max_bytes)
     except InvalidJobError as error:
-        task = _converter(new, instance)
-        if task is None:
-            raise _of_task(new, error) from error.__cause__
-    return checked_data(task.checked_data(new.job_data), max_bytes)
-
-
-def _converter(new: NewJob, instance: str | None) -> Declaration | None:
-    """Return the task that makes JSON of the data of a job, unless it has done so."""
-    if instance is None or type(new) is BoundJob or not isinstance(new.job_type, str):
-        return None
-    declared = get_declared(instance, new.job_type)
-    return declared if declared is not None and declared.signature else None
-
-
-def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:
-    """Return the error about the data of a job, for a task as one about its arguments."""
-    if type(new) is not BoundJob:
-        return error
-    return ArgumentsError(f"{new.job_type.rpartition('.')[2]}: {error}")
+        if type(new) is not BoundJob:
+            raise
+        task = new.job_type.rpartition(".")[2]
+        raise ArgumentsError(f"{task}: {error}") from error.__cause__
 
 
 def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:

@@ -85,51 +85,27 @@ def live_with_key(key: str, job: Job, using: str) -> Job | None:
     return jobs.holding("live").filter(job_type=job.job_type_id, job_key=key).first()
 
 
-def taken_by(
-    row: Job, holder: Job, scope: str, way_out: str, verb: str | None
-) -> DuplicateJobKeyError:
-    """Return the error for a caller whose job would have a key which another job has."""
+def taken(row: Job, holder: Job, verb: str | None) -> DuplicateJobKeyError:
+    """Return the error for a caller whose job would have a place that another job has."""
+    others = places_of(holder)
+    scope = next(scope for place in places_of(row) if place in others for _, scope, _ in [place])
     what = {"live": "a live job", "waiting": "a job that waits", "kept": "a job"}[scope]
     said = f"{verb}: " if verb else ""
     return DuplicateJobKeyError(
         f"{said}job type {holder.job_type.name!r} has {what} with {_shown(row, scope)}: job "
-        f"{holder.pk} is {holder.state}. {way_out}",
+        f"{holder.pk} is {holder.state}. Let it end, or be pruned, first; use another key; or "
+        "enqueue with on_conflict='return'.",
         holder,
     )
 
 
-def taken(row: Job, holder: Job, verb: str | None) -> DuplicateJobKeyError:
-    """Return the same with what the caller of a verb that creates jobs can do."""
-    others = places_of(holder)
-    scope = next(scope for place in places_of(row) if place in others for _, scope, _ in [place])
-    if row.origin_id:  # a requeued job has the key of its origin, and no options
-        way_out, verb = "It has to end first, or to be cancelled.", "requeue"
-    elif verb in WITH_ON_CONFLICT:
-        way_out = "Use another key, or on_conflict='return'."
-    elif scope == "kept":
-        way_out = "It keeps others away until it is pruned."
-    else:
-        way_out = "Let it end first, or cancel it."
-    return taken_by(row, holder, scope, way_out, verb)
-
-
-WITH_ON_CONFLICT = ("enqueue", "batch.enqueue", "enqueue_many", "batch.enqueue_many")
-
-
-def _is_of_arguments(row: Job, scope: str) -> bool:
-    """Return whether a key is a digest of arguments, and not one that was given."""
-    unique = row.job_type.uniqueness
-    if unique is None or unique.scope != scope:
-        return False
-    key: str | None = getattr(row, KEY_FIELDS[scope])
-    return unique.key(row.job_type.compared(row.job_data), None) == key
-
-
 def _shown(row: Job, scope: str) -> str:
-    if _is_of_arguments(row, scope):
+    """Return what two jobs have in common: a key that was given, or arguments, not their digest."""
+    key: str = getattr(row, KEY_FIELDS[scope])
+    unique, data = row.job_type.uniqueness, row.job_type.compared(row.job_data)
+    if unique and unique.scope == scope and unique.key(data, None) == key:
         return "the same arguments"
-    word = "key" if scope == "live" else "unique_key"
-    return f"{word} {getattr(row, KEY_FIELDS[scope])!r}"
+    return f"{'key' if scope == 'live' else 'unique_key'} {key!r}"
 
 
 def check_distinct(rows: Sequence[Job], verb: str | None) -> None:
@@ -141,9 +117,8 @@ def check_distinct(rows: Sequence[Job], verb: str | None) -> None:
             if other is not row:
                 _, scope, _ = place
                 said = f"{verb}: " if verb else ""
-                way_out = ", or on_conflict='return'" if verb in WITH_ON_CONFLICT else ""
                 raise DuplicateJobKeyError(
                     f"{said}two of the jobs of type {row.job_type.name!r} have "
-                    f"{_shown(row, scope)}; nothing was created. Give each its own{way_out}.",
+                    f"{_shown(row, scope)}; nothing was created. Give each its own.",
                     other,
                 )

@@ -16,7 +16,7 @@ from django.db.models import Q
 from hipq_django import events, transitions
 from hipq_django.answers import arrival, early
 from hipq_django.answers.callback_urls import Token
-from hipq_django.api.keys import live_with_key, taken_by, under_key
+from hipq_django.api.keys import live_with_key, under_key
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -33,7 +33,7 @@ from hipq_django.domain.validation import (
     checked_message,
     checked_number,
 )
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
@@ -237,5 +237,8 @@ def _is_answered(row: Job) -> bool:
 def _check_free(job: Job, key: str) -> None:
     holder = live_with_key(key, job, job.using)
     if holder is not None and holder != job:
-        way_out = "Two live jobs of a type cannot have the same key."
-        raise taken_by(job, holder, "live", way_out, "set_key") from None
+        raise DuplicateJobKeyError(
+            f"set_key: job {holder.pk} is {holder.state} and has key {key!r}; two live jobs of a "
+            "type cannot have the same key.",
+            holder,
+        ) from None

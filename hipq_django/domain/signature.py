@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter
@@ -14,9 +13,6 @@ from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError, nearest_
 
 FILLED_IN: Final = ("job", "inputs")
 """Parameters that are not arguments: the worker fills them in."""
-
-_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-"""Where an object lies in memory, which its `repr` may say: elsewhere in each process."""
 
 _REFUSED = {
     Parameter.VAR_POSITIONAL: (
@@ -51,12 +47,9 @@ class Signature:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the given arguments by name; raise `ArgumentsError` if they do not fit."""
         if len(args) > len(self._in_place):
-            left_out = f"; the worker fills in {' and '.join(self.filled_in)}" * bool(
-                self.filled_in
-            )
             raise ArgumentsError(
                 f"{self.short_name} takes at most {len(self._in_place)} arguments by position, "
-                f"and {len(args)} are given: {self.text}{left_out}"
+                f"and {len(args)} are given: {self.text}"
             )
         given = dict(zip(self._in_place, args, strict=False))
         twice = given.keys() & kwargs.keys()
@@ -94,8 +87,7 @@ class Signature:
     def _instead_of(self, name: str) -> str:
         if name in JOB_OPTIONS or name in CALL_OPTIONS:
             return f"; that is an option: {self.short_name}.using({name}=…).enqueue(…)"
-        near = nearest_name(name, self._names) if self._names else "; it takes none."
-        return _asking(near)
+        return nearest_name(name, self._names) if self._names else "; it takes none."
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -151,10 +143,4 @@ def _annotation(parameter: Parameter) -> str:
     kind = parameter.annotation
     if kind is parameter.empty:
         return ""
-    shown = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-    return f": {_ADDRESS.sub('', shown)}"
-
-
-def _asking(near: str) -> str:
-    """Return the end of a sentence that asks back as a second sentence."""
-    return near.replace(", did you", "; did you", 1)
+    return f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"

@@ -95,11 +95,6 @@ def redactor_of_declared(instance: str) -> Redactor:
     return Redactor(tuple(sorted(fields)))
 
 
-def declared_instances() -> set[str]:
-    """Return the names of the instances for which something is declared."""
-    return {instance for instance, _ in _declared}
-
-
 def known_names(instance: str) -> set[str]:
     """Return the names, aliases included, whose jobs this process has code for."""
     return {name for inst, name in (*_declared, *_by_alias) if inst == instance}

@@ -235,18 +235,6 @@ def _check_is_plain(function: Any) -> None:
             f'task({function!r:.100}): write @hipq.task above a function, or @hipq.task(name="…").'
         )
     check_is_function(function.__qualname__, function)
-    if _is_method(function):
-        raise InvalidJobTypeError(
-            f"task {function.__qualname__!r} is a method, and a worker has no object to call it "
-            "of; write a function, or @staticmethod above @hipq.task."
-        )
-
-
-def _is_method(function: Callable[..., Any]) -> bool:
-    """Return whether a function is defined in a class, and takes its object first."""
-    inside = function.__qualname__.rpartition(".")[0]
-    first = function.__code__.co_varnames[:1] if inspect.isfunction(function) else ()
-    return bool(inside) and not inside.endswith("<locals>") and first in (("self",), ("cls",))
 
 
 def _name_of(function: Callable[..., Any], name: str | None) -> str:

@@ -71,7 +71,7 @@ class Batch(Row):
         """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
         if self.collected is None:
             return await sync_to_async(self.enqueue)(new, on_conflict=on_conflict)
-        given = verbs.as_given(self, new)
+        given = verbs.as_given(new)
         self.collected.append(partial(verbs.add, new=given, on_conflict=on_conflict))
         return None
 
@@ -81,6 +81,6 @@ class Batch(Row):
         """Enqueue many in async code; inside `hipq.abatch` at its end: an empty list."""
         if self.collected is None:
             return await sync_to_async(self.enqueue_many)(jobs, on_conflict=on_conflict)
-        given = [verbs.as_given(self, new) for new in jobs]
+        given = [verbs.as_given(new) for new in jobs]
         self.collected.append(partial(verbs.add_many, jobs=given, on_conflict=on_conflict))
         return []

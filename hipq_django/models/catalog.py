@@ -7,7 +7,7 @@ its kind to a row that exists; `sync` does, when a worker starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -133,31 +133,27 @@ def sync(
     """
     config = get_instance(instance)
     left: list[str] = []
-    queues = {queue.name: queue for queue in _queues(config)}
     found = {row.name: row for row in _job_types(config)}
     if is_newest:
-        for queue in queues.values():
+        for queue in _queues(config):
             _sync_queue(config, queue, left, is_reset=is_reset(queue.name))
     if creates:
-        _create_missing(config, queues, found, left)
+        _create_missing(config, found, left)
     change = partial(_type_changes, is_reset=is_reset) if is_newest else _added_sensitive
     for row in found.values():  # those of aliases, too
         _sync_job_type(config, row, left, change)
     return left
 
 
-def _create_missing(
-    config: InstanceSettings,
-    queues: dict[str, Queue],
-    found: Mapping[str, JobType],
-    left: list[str],
-) -> None:
-    missing = [one for one in get_all_declared(config.name) if one.name not in found]
-    for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
-        if name not in queues:
-            with _apart(config.database, left, f"queue {name}"):
-                queues[name] = _create_queue(config, name)
-    _create_job_types(config, missing, queues, left)
+def _create_missing(config: InstanceSettings, found: Collection[str], left: list[str]) -> None:
+    """Create the queues of the setting, and the job types of the code with their queues."""
+    for name in config.queues:
+        with _apart(config.database, left, f"queue {name}"):
+            get_queue(config.name, name)
+    for declared in get_all_declared(config.name):
+        if declared.name not in found:
+            with _apart(config.database, left, f"job type {declared.name}"):
+                _create_job_type(config, declared.name, declared)
 
 
 def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str], *, is_reset: bool) -> None:
@@ -226,29 +222,6 @@ def _create_job_type(config: InstanceSettings, name: str, declared: Declaration 
         defaults={**(_of_declaration(declared) if declared else {}), "queue": queue},
     )
     return job_type
-
-
-def _create_job_types(
-    config: InstanceSettings,
-    missing: Sequence[Declaration],
-    queues: Mapping[str, Queue],
-    left: list[str],
-) -> None:
-    """Create the rows of declared types, but for those that others create now.
-
-    In the order of their names, so that two processes that do so at once wait for each other in
-    one direction only.
-    """
-    rows = JobType.objects.using(config.database)
-    for declared in sorted(missing, key=attrgetter("name")):
-        what, queue = f"job type {declared.name}", queues.get(declared.queue)
-        if queue is None:  # somebody is creating it
-            left.append(what)
-            continue
-        values = {"instance": config.name, "name": declared.name, "queue": queue}
-        with _apart(config.database, left, what):
-            row = JobType(**values, **_of_declaration(declared))
-            rows.bulk_create([row], ignore_conflicts=True)
 
 
 def _of_declaration(declared: Declaration) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
 
     assert str(caught.value) == (
         f"requeue: job type 'echo' has a live job with key 'k': job {taken.pk} is initial. "
-        "It has to end first, or to be cancelled."
+        "Let it end, or be pruned, first; use another key; or enqueue with on_conflict='return'."
     )
     assert caught.value.job == taken
     assert Job.objects.live().get() == taken
