@@ -20,7 +20,7 @@ from hipq_django.domain.validation import MAX_ID
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
 from hipq_django.models.base import title
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 
 class JobIdForm(VerbForm):

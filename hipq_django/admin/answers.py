@@ -16,7 +16,7 @@ from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
 from hipq_django.admin.jobs import MAX_FOUND, ids_with_key
 from hipq_django.models import Answer, Job
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 
 @admin.register(Answer)

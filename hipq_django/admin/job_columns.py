@@ -26,7 +26,7 @@ from hipq_django.admin.job_edit import wanted_time
 from hipq_django.admin.job_panel import standing
 from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue, Worker
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 
 class JobColumns(HipqAdmin):

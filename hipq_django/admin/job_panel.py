@@ -16,7 +16,7 @@ from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large, with_preview
 from hipq_django.domain.states import NONE, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.monitoring.reasons import explain, given_up
 
 ToPage = Callable[[type[Model], object, object], str]

@@ -32,7 +32,7 @@ from hipq_django.admin.previews import MAX_READ_CHARS, chars_of
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
-from hipq_django.models.shown import learn_answers, shown
+from hipq_django.models.masking import learn_answers, shown
 
 ERROR_HEAD_CHARS = 120
 MAX_FOUND = 1_000

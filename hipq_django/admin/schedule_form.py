@@ -20,7 +20,7 @@ from hipq_django.domain.schedules import SHARED, Cron, Every
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.schedules import api
 
 PREVIEW = "_preview"

@@ -21,7 +21,7 @@ from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesFor
 from hipq_django.conf.instances import get_instances
 from hipq_django.domain.states import NONE
 from hipq_django.models import Job, JobType, Schedule
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.schedules import api
 
 

@@ -26,12 +26,12 @@ from hipq_django.domain.validation import (
 )
 from hipq_django.engines.rows import JobTemplate, job_template, queue_of, unsaved_job
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
-from hipq_django.job_types.current import RUNNING
+from hipq_django.job_types.current import CURRENT_JOB
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import find_declared, get_declared
 from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import get_named_queue, get_queue
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.models.undeclared_names import check_declared
 
 
@@ -65,7 +65,7 @@ class Builder:
         self._tasks: dict[str, Declaration] = {}
         self._unique: dict[str, Unique] = {}
         self._has_links = batch is not None
-        running = RUNNING.get()
+        running = CURRENT_JOB.get()
         self._parent_id = running.pk if running and running.using == self.using else None
 
     def with_lookup(self, find_type: Callable[[str, str], JobType]) -> Builder:

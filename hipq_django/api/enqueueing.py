@@ -223,11 +223,11 @@ def create_following(
 
 
 def insert_or_find(rows: Sequence[Job], using: str, *, hold: bool = False) -> list[Job]:
-    """Insert the jobs whose keys are free; return all, in the places of others who has the keys.
+    """Insert the jobs whose keys are free; return them, and the holders of the other keys.
 
-    The INSERT decides. Where a job that kept another away has given up its key before it is looked
-    at, all is done anew: always in the order of the keys, so that two that insert the same never
-    wait for each other. With `hold`, none that waits starts before the transaction ends.
+    The INSERT decides. If a holder has given up its key before it is read, all jobs are inserted
+    anew, always in the order of their keys, so that two calls with the same keys never wait for
+    each other. With `hold`, no holder that waits starts before the transaction ends.
     """
     while True:
         with transaction.atomic(using=using), collector_paused():
@@ -274,7 +274,7 @@ _watching: list[Callable[[Sequence[Job]], None]] = []
 
 @contextmanager
 def watched(watch: Callable[[Sequence[Job]], None]) -> Iterator[None]:
-    """Call a function with new jobs before who enqueues them goes on, for a block: in tests."""
+    """In the block, call a function with new jobs before their enqueue returns; for tests."""
     _watching.append(watch)
     try:
         yield

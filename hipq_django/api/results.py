@@ -22,8 +22,8 @@ from hipq_django.exceptions import (
 )
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Job
+from hipq_django.models.masking import shown
 from hipq_django.models.naming import pruned
-from hipq_django.models.shown import shown
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """How many seconds pass between two looks at a job, at first and at most."""

@@ -17,7 +17,7 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import AnswerKind, Outcome
 from hipq_django.models import Job, Link
 from hipq_django.models.link import UNTOLD
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 DUTY = "unhold_jobs"
 """The name of the duty in the log: telling parts is a step of it."""

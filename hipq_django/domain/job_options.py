@@ -1,4 +1,9 @@
-"""The options of a job: what each may be, its default, and where it is given or changed. Pure."""
+"""The options of a job: what each may be, its default, and where it is given or changed. Pure.
+
+An option with a column has a default in the declaration of a job type, `Declaration.defaults`, and
+in its row. What a type says of all its jobs, such as its policy, its sensitive fields and its
+aliases, is no option of a job, and stands in `Declaration` alone.
+"""
 
 from __future__ import annotations
 

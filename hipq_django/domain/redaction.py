@@ -2,7 +2,7 @@
 
 The database holds everything as it came and as it was raised. It is masked at two doors: `row=` of
 `hipq_django.events` for the log, and `as_shown` for all else that people read. Where the page of a
-job is shown, `hipq_django.models.shown` also knows its answers.
+job is shown, `hipq_django.models.masking` also knows its answers.
 """
 
 from __future__ import annotations

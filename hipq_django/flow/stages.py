@@ -39,7 +39,7 @@ from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_B
 from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 PAGE_SIZE = 1_000
 """How many ends one run hands on, and how many messages it makes jobs of."""

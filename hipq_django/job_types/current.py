@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from hipq_django.models import Job
 
-RUNNING: ContextVar[Job | None] = ContextVar("hipq_running_job", default=None)
+CURRENT_JOB: ContextVar[Job | None] = ContextVar("hipq_running_job", default=None)
 """The job whose handler is running; set only by the code that calls handlers."""
 
 JOB: Final[Any] = None
@@ -23,4 +23,4 @@ INPUTS: Final[Any] = ()
 
 def current_job() -> Job | None:
     """Return the job whose handler is calling, or None outside of handlers."""
-    return RUNNING.get()
+    return CURRENT_JOB.get()

@@ -28,8 +28,8 @@ from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
+from hipq_django.models.masking import said_by_throttlers, shown
 from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
-from hipq_django.models.shown import said_by_throttlers, shown
 from hipq_django.monitoring.commands import command
 from hipq_django.transitions.history import failure_after
 from hipq_django.transitions.reports import why_given_up

@@ -43,7 +43,7 @@ from hipq_django.engines.values import FIRST, ClaimRequest, Which
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance.reranking import rank_ahead
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.models.shown import said_by_throttlers
+from hipq_django.models.masking import said_by_throttlers
 from hipq_django.scheduler.context import (
     PAGE_SIZE,
     Admitted,

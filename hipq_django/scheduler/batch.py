@@ -34,7 +34,7 @@ from hipq_django.engines.values import ClaimRequest, QueueWork, ScanBounds
 from hipq_django.job_types.registry import has_sensitive
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
-from hipq_django.models.shown import learn_answers
+from hipq_django.models.masking import learn_answers
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.admission import Admission
 from hipq_django.scheduler.context import (

@@ -52,7 +52,7 @@ from hipq_django.domain.validation import (
     checked_seconds,
 )
 from hipq_django.exceptions import HipqError, InvalidJobError, ResultError, StoredArgumentsError
-from hipq_django.job_types.current import RUNNING
+from hipq_django.job_types.current import CURRENT_JOB
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
@@ -161,7 +161,7 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
 
 
 def _call(declared: Declaration, claim: Claim) -> Any:
-    RUNNING.set(claim.job)
+    CURRENT_JOB.set(claim.job)
     # By the row, as everywhere: who calls the code writes its result.
     kind = claim.snapshot.job_type.kind
     if kind and (companion := extensions.companions().get(kind)):
@@ -335,7 +335,7 @@ def _ask_retry_handler(
     # What may be nested as deeply as can be stored is copied before: `deepcopy` would not get down.
     copied = {id(value): to_json(value) for value in (job.job_data, job.error)}
     working = copy.deepcopy(job, copied)
-    RUNNING.set(working)
+    CURRENT_JOB.set(working)
     decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
     if claim.failure is not None:
         decision = with_max_attempts(declared.policy, claim.failure, decision)

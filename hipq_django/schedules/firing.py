@@ -38,7 +38,7 @@ from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
 from hipq_django.engines import engine_for
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.schedules.changing import run_of
 
 PAGE_SIZE = 200

@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.exceptions import JobCancelled
 from hipq_django.models import Attempt, Job, Worker
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.tasks_backend.hipq_task import HipqTask
 from hipq_django.tasks_backend.names import (
     InvalidTask,

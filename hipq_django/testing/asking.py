@@ -16,7 +16,7 @@ from hipq_django.exceptions import InvalidJobError, nearest_name
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.testing.partners import Asked, check_known, named
 from hipq_django.testing.running import call_what_waits_for_commit, told
 

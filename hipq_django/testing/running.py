@@ -27,7 +27,7 @@ from hipq_django.exceptions import HipqError, InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues, find_declared
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, JobType, Queue, Worker, catalog
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.monitoring.reasons import explain
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler

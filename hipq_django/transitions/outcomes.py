@@ -22,7 +22,7 @@ from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.engines.values import SUCCEEDED
 from hipq_django.extensions import hearers_of_ends, note_ended, note_given_up
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.models.shown import learn_answers
+from hipq_django.models.masking import learn_answers
 from hipq_django.signals import job_failed, job_finished, send_after_commit, tell_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision

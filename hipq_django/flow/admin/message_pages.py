@@ -25,7 +25,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.status import RUNNING
 from hipq_django.models import Job
 from hipq_django.models.base import title
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise

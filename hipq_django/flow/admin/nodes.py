@@ -45,7 +45,7 @@ from hipq_django.flow.logs import masked_entry
 from hipq_django.flow.models import Alias, LogEntry, Message, Node, NodePort
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
 
 MAX_ROWS, MAX_PORTS = 20, 100

@@ -21,7 +21,7 @@ from hipq_django.flow.contexts import Room, set_group
 from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import NOTHING as NO_VALUE
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 
 def text_of(port: NodePort, value: Any) -> str:

@@ -23,7 +23,7 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port
 from hipq_django.flow.values import NOTHING as NO_VALUE
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 
 MAX_MESSAGES = 50

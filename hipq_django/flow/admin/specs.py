@@ -19,7 +19,7 @@ from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.graphs.publicity import permissions_of
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 REPLACES = _(
     "Open the page in another window to see the graph as it is now. To replace that by what stands "

@@ -21,7 +21,7 @@ from hipq_django.flow.statements import delete_messages
 from hipq_django.flow.values import Rest
 from hipq_django.models import Job
 from hipq_django.models.base import no_error
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 ERROR_PORT = "error"
 

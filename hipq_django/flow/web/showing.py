@@ -13,7 +13,7 @@ from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import Packet
 from hipq_django.flow.web.call import Call
-from hipq_django.models.shown import shown
+from hipq_django.models.masking import shown
 
 
 def shown_node(call: Call) -> dict[str, Any]:
