@@ -7,7 +7,6 @@ another text. It is returned as the plain value that it is, as every database st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -132,22 +131,18 @@ class CheckedResult(NamedTuple):
     size: int
 
 
-def checked_result(
-    whose: str, value: Any, explain: Callable[[Any], str] | None = None
-) -> CheckedResult:
+def checked_result(whose: str, value: Any) -> CheckedResult:
     """Return the copy of a result that is stored, and its size in bytes.
 
-    Raise `ResultError` unless it is JSON of a size that can be stored; `explain` may say better
-    what is wrong with a value that is not JSON.
+    Raise `ResultError` unless it is JSON of a size that can be stored.
     """
     if value is None:  # what most handlers return
         return CheckedResult(None, NULL_BYTES)
     try:
         stored, size = sized_json(value)
     except ValueError as error:
-        reason = (explain and explain(value)) or str(error)
-        # The reason says it all: what raised it would be pages of the encoder's own lines.
-        raise ResultError(f"the result of {whose} is not JSON: {reason}") from None
+        # The error says it all: its traceback would be pages of the encoder's own lines.
+        raise ResultError(f"the result of {whose} is not JSON: {error}") from None
     if size > MAX_RESULT_BYTES:
         raise ResultError(
             f"the result of {whose} has {size:,} bytes as JSON, but at most "

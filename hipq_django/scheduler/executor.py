@@ -24,10 +24,7 @@ from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import (
     WAIT,
     Decision,
-    Exponential,
-    Fixed,
     GiveUp,
-    Never,
     RetryAt,
     RetryIn,
     Snooze,
@@ -200,27 +197,9 @@ def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
         return Succeeded(claim, None, NULL_BYTES)
     if isinstance(value, CheckedResult):
         return Succeeded(claim, *value)
-    if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
+    if value is WAIT or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
-    return Succeeded(claim, *checked_result(repr(declared.name), value, _misplaced))
-
-
-def _misplaced(value: Any) -> str:
-    """Return what to do instead, if the value is meant for other places; otherwise ''."""
-    kind = value if isinstance(value, type) else type(value)
-    if issubclass(kind, RetryIn | RetryAt | GiveUp):
-        return (
-            f"{kind.__name__} is for retry handlers (on_error). Raise an exception, so that the "
-            "retry handler or policy decides, or raise Snooze(seconds) to be put back."
-        )
-    if issubclass(kind, Exponential | Fixed | Never):
-        return (
-            f"{kind.__name__} is a policy: declare the job type with retry={kind.__name__}(…), and "
-            "raise an exception, so that it decides."
-        )
-    if issubclass(kind, Snooze):
-        return "Snooze is raised, not returned: raise Snooze(seconds)."
-    return ""
+    return Succeeded(claim, *checked_result(repr(declared.name), value))
 
 
 def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
@@ -229,11 +208,6 @@ def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
         raise ResultError(
             f"the response handler of {declared.name!r} returned {word}, but the answer "
             "has come already. Return the result, or raise Snooze(seconds)."
-        )
-    if value is WAIT_FOR:
-        raise ResultError(
-            f"the handler of {declared.name!r} returned WAIT_FOR itself; call it: WAIT_FOR(3), or "
-            'WAIT_FOR("front", "back").'
         )
     if declared.counted_answers and value is WAIT:
         raise ResultError(

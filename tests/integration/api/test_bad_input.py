@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -118,29 +117,6 @@ def test_a_result_that_is_not_json_is_an_error_of_the_job(value: Any, declare: D
     job.refresh_from_db()
     assert (job.state, job.outcome, job.result) == ("final", "failed", None)
     assert job.error.startswith("ResultError: the result of 'odd' is not JSON: ")
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (hipq.RetryIn(5), r"RetryIn is for retry handlers \(on_error\)\. Raise an exception"),
-        (hipq.Snooze(5), r"Snooze is raised, not returned: raise Snooze\(seconds\)"),
-        (hipq.Never(), r"Never is a policy: declare the job type with retry=Never\(…\), and raise"),
-    ],
-)
-def test_a_decision_that_is_returned_by_a_handler_says_what_to_do_instead(
-    value: Any, said: str, declare: Declare
-) -> None:
-    declare("odd")(lambda job: value)
-    job = hipq.enqueue("odd")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.outcome == "failed"
-    assert re.search(said, job.error)
-    # The reason says it all, without the lines of the encoder that found it.
-    assert job.attempts.get().traceback.count("Traceback") == 1
 
 
 @pytest.mark.parametrize(
