@@ -100,9 +100,8 @@ def hearers_of_ends() -> dict[str, Callable[[Sequence[Job], str], None]]:
 
 def note_ended(ids: Collection[int], using: str) -> None:
     """Tell the extensions of ended jobs once the current transaction is committed."""
-    if ids:
-        for extension in registered:
-            transaction.on_commit(partial(_tell, extension, ids, using), using=using)
+    if ids and registered:
+        transaction.on_commit(partial(_tell_of_ends, ids, using), using=using)
 
 
 def note_given_up(ids: Collection[int], using: str) -> None:
@@ -113,13 +112,14 @@ def note_given_up(ids: Collection[int], using: str) -> None:
     note_ended(ids, using)
 
 
-def _tell(extension: Extension, ids: Collection[int], using: str) -> None:
-    """Tell an extension; its failure is logged, for the jobs have ended."""
-    try:
-        extension.jobs_ended(ids, using)
-    except Exception as error:
-        sentence = "a sweep finds what follows the jobs that have ended"
-        events.warning("end_hook_failed", sentence, exception=error)
+def _tell_of_ends(ids: Collection[int], using: str) -> None:
+    """Tell the extensions; a failure is logged, for the jobs have ended."""
+    for extension in registered:
+        try:
+            extension.jobs_ended(ids, using)
+        except Exception as error:
+            sentence = "a sweep finds what follows the jobs that have ended"
+            events.warning("end_hook_failed", sentence, exception=error)
 
 
 def tell_of_start(worker: Worker) -> None:
