@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import transaction
 
 from hipq_django import transitions
 from hipq_django.api.attempts import lock_attempt
 from hipq_django.database import clock
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.errors import LockedRowError, telling_locks
 from hipq_django.database.transactions import bound_lock_waits, bound_silence, write_transaction
 from hipq_django.domain.retries import Snooze
 from hipq_django.domain.states import Phase
@@ -56,15 +56,15 @@ def ending(job: Job) -> Iterator[None]:
         raise InvalidJobError(f"finishing: {job} was ended so already; return from the handler.")
     _check_outermost(job)
     try:
-        with write_transaction(job.using):
+        with telling_locks(), write_transaction(job.using):
             # Before what the block wants to be done after the commit, which may raise.
             transaction.on_commit(partial(setattr, job, "has_finished", True), using=job.using)
             bound_lock_waits(job.using, LOCK_SECONDS)
             yield
-    except OperationalError as error:
-        if is_locked_out(error) and not job.has_finished:
-            raise Snooze(SNOOZE_SECONDS) from error
-        raise
+    except LockedRowError as error:
+        if job.has_finished:
+            raise
+        raise Snooze(SNOOZE_SECONDS) from error
     job.has_finished = True  # also in a transaction of a test, which is not committed
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from django.db import (
     DatabaseError,
@@ -54,6 +55,33 @@ def is_cancelled(error: BaseException) -> bool:
     outage where it is not told apart.
     """
     return getattr(error.__cause__, "sqlstate", None) == _CANCELED
+
+
+@contextmanager
+def telling_locks() -> Iterator[None]:
+    """Raise `LockedRowError` where a statement of the block waited in vain for others' locks."""
+    try:
+        yield
+    except OperationalError as error:
+        if is_locked_out(error):
+            raise LockedRowError(in_one_line(error)) from error
+        raise
+
+
+@contextmanager
+def project_code(using: str, failed: Callable[[BaseException], None]) -> Iterator[None]:
+    """Call `failed(error)` if code of the project raises in the block; it may call sys.exit().
+
+    Raise it where this thread's connection is lost, so that no code is at fault.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if is_cut_off(error, using):
+            raise
+        failed(error)
 
 
 def is_duplicate(error: IntegrityError) -> bool:
@@ -120,7 +148,7 @@ def may_pass(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in _AMBIGUOUS
 
 
-def in_one_line(error: Exception, mask: Callable[[str], str] = str) -> str:
+def in_one_line(error: BaseException, mask: Callable[[str], str] = str) -> str:
     """Return a driver's message of an error in one line, without hints and repetitions.
 
     It is masked whole: of a value of several lines the first alone would not be found.
