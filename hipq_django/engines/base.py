@@ -56,6 +56,9 @@ class Engine:
     these do too, or they leave it to the code that goes row by row.
     """
 
+    claims_in_sql = False
+    """Whether `claim_due` and `finish_and_claim` can be called."""
+
     def __init__(self, using: str) -> None:
         self.using = using
 
@@ -191,7 +194,7 @@ class Engine:
         return fewer jobs, or none: the others go by `lock`, `first_page` or `due`, and `claim`. A
         lost worker gets none.
         """
-        return []
+        raise NotImplementedError
 
     def finish_and_claim(
         self,
@@ -206,7 +209,7 @@ class Engine:
         Return the ids and the claimed jobs. The queue is locked first; the claim ends before the
         first job that does not fit, and there is none while critical jobs are due.
         """
-        return set(), []
+        raise NotImplementedError
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         """Write that these locked waiting jobs run; return how many. Their copies have the values.

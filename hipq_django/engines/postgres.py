@@ -13,10 +13,10 @@ from math import inf
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from django.db import OperationalError, connections
+from django.db import connections
 
 from hipq_django.database import notify
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.errors import LockedRowError, telling_locks
 from hipq_django.database.transactions import MAX_MILLISECONDS, worker_transaction
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.serialization import encode_json
@@ -34,7 +34,6 @@ from hipq_django.engines.rows import (
     is_same,
     mark_stored,
     plain_row,
-    raw_values,
     shared_row,
     shared_values,
     type_of,
@@ -80,6 +79,10 @@ class PostgresEngine(SqlEngine):
 
     dialect = POSTGRESQL
 
+    @property
+    def claims_in_sql(self) -> bool:  # type: ignore[override]  # nobody sets it
+        return has_functions(self.using)
+
     def _read_moment(self, value: Any) -> datetime:
         return _EPOCH + timedelta(microseconds=value)
 
@@ -93,8 +96,6 @@ class PostgresEngine(SqlEngine):
     def claim_due(
         self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
     ) -> list[Job]:
-        if not has_functions(self.using):
-            return []
         moment = self._moment(now)
         ids, lows, highs, _ = zip(*(self._due_params(queue, now) for queue in queues), strict=True)
         arrays = map(array, (ids, lows, highs, wanted.types))
@@ -111,8 +112,6 @@ class PostgresEngine(SqlEngine):
         now: datetime,
         wanted: ClaimRequest,
     ) -> tuple[set[int], list[Job]]:
-        if not has_functions(self.using):
-            return set(), []
         moment, place = self._moment(now), self._due_params(queue, now)
         fitting = [array(wanted.types), *place, wanted.limit, queue.id, *place]
         claim = statements.claim_fitting(self.dialect).call
@@ -193,10 +192,9 @@ class PostgresEngine(SqlEngine):
         """
         if self._may_try():
             try:
-                return write(jobs)
-            except OperationalError as error:
-                if not is_locked_out(error):
-                    raise
+                with telling_locks():
+                    return write(jobs)
+            except LockedRowError:
                 _contended[self.using] = time.monotonic()
         within = connections[self.using].in_atomic_block
         with nullcontext() if within else worker_transaction(self.using):
@@ -406,7 +404,7 @@ def _lines(
     """Yield the lines of a COPY."""
     shared, rest, rare, more = None, "", None, ""
     for job in jobs:
-        own, _ = raw_values(job)
+        own = job.__dict__
         if (values := shared_values(own)) != shared:
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")

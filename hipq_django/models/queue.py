@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each probe, for all queues
 
 
+@lru_cache(maxsize=256)
+def _ranking(order: str, granularity_seconds: float, ageing_seconds: float) -> dict[str, Any]:
+    return _ordering(order, granularity_seconds, ageing_seconds).as_ranking()
+
+
 def _number_field(option: str, verbose_name: _StrOrPromise) -> models.FloatField[Any, Any]:
     return models.FloatField(verbose_name, default=QUEUE[option].default)
 
@@ -100,7 +105,8 @@ class Queue(Row):
     @property
     def is_ranked(self) -> bool:
         """Whether all waiting jobs have the ranks of this order; else workers are at it."""
-        return bool(self.ranking == self.ordering.as_ranking())
+        wanted = _ranking(self.order, self.granularity_seconds, self.ageing_seconds)
+        return bool(self.ranking == wanted)
 
     def high_water_mark(self, now: datetime) -> int:
         """Return a rank that no due job exceeds: behind it an index scan may stop."""

@@ -171,7 +171,7 @@ class ResultWriter(OwnThread):
             self._asked.clear()
             try:
                 renew_broken(self.using)
-                while self._scheduler.persist_leased(self._batch.lease_to_writer()):
+                while self._scheduler.write_lease(self._batch.lease_to_writer()):
                     self._wake()
                 back_off.reset()
                 self._is_well = True

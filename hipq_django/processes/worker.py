@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 
 from hipq_django import events
@@ -185,7 +186,6 @@ class WorkerProcess(RegisteredProcess):
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)
         self._duties = Duties(self.using, self._make_duties(), self.troubles.tell)
-        companions.report_to(self.troubles.tell)
         self._watchdog.doing = self._doing
         bound_waits(self.using)
         while not (self._stops or self._is_without_supervisor() or self._is_recycled()):
@@ -239,11 +239,16 @@ class WorkerProcess(RegisteredProcess):
             Duty("declare_schedules", beat, self.row_sync.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self.row_sync.retire),
-            Duty("sweep_companions", often, lambda: companions.sweep(self.config, scheduler.steps)),
+            self._duty_of_companions(often),
             *duties_of_instance(self.config, self.worker),
             Duty("recover_lost", look, witness.recover_lost, left_alone=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, left_alone=scheduler.not_released),
         ]
+
+    def _duty_of_companions(self, often: float) -> Duty:
+        steps = self.scheduler.steps
+        sweep = partial(companions.sweep, self.config, steps)
+        return Duty("sweep_companions", often, sweep, left_alone=steps)
 
     def _duty_of_overdue_jobs(self, often: float) -> Duty:
         witness = self._witness

@@ -10,14 +10,14 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
 from hipq_django import events, transitions
 from hipq_django.answers import early, effects
 from hipq_django.conf.instances import get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_cut_off, is_outage
+from hipq_django.database.errors import in_one_line, project_code
 from hipq_django.database.transactions import worker_transaction, write_transaction
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.reasons import cannot_start
@@ -29,7 +29,6 @@ from hipq_django.domain.throttling import (
     Run,
     RunningJob,
     Throttler,
-    ThrottlerError,
     Verdict,
     admit_by_weight,
     ask,
@@ -54,7 +53,7 @@ from hipq_django.scheduler.context import (
     response_claim,
 )
 from hipq_django.scheduler.current_batch import Lease
-from hipq_django.scheduler.persisting import forget_written, persist
+from hipq_django.scheduler.persisting import forget_written
 from hipq_django.transitions.values import Claim, Persisted, Succeeded
 
 MAX_PAGES = 4
@@ -82,7 +81,7 @@ class Admission:
     moved = 0
     counters: Sequence[Callable[..., None]] = ()
     """The methods of throttlers that count starts."""
-    locks = True
+    locks_at_reading = True
     """Whether jobs are locked as they are read; otherwise only those that start are locked."""
     passes_over = False
     """Whether the queue has jobs that are left alone at present."""
@@ -118,7 +117,7 @@ class Admission:
         """Jobs that get another time, with the reason."""
         self.has_suspect = context.has_suspect
 
-    def claim(self) -> Admitted:
+    def admit(self) -> Admitted:
         """Write the queue's successes, and claim the jobs that may start.
 
         Nothing is claimed if another worker is scheduling the queue. The fast path may write only
@@ -130,20 +129,16 @@ class Admission:
         fast = self._claim_fast()
         if fast.claims:
             return fast
-        checked, persisted = Admitted([]), Persisted([], [], [])
         # If the first statement locks the queue, that statement sets its own time limit.
         locks_first = self._needs_lock and not self.done
         open_transaction = write_transaction if locks_first else worker_transaction
         with open_transaction(self.using):
-            if self.done:
-                persisted = persist(self.done, self.context.worker, self.now)
-            if not self.problem:
-                checked = self._claim_checked()
-            elif self._lock():
-                self._block(self.problem)
-                self._note_problem()
-        self._forget_written(persisted)
-        return self._confirmed(checked)
+            written = self._write_done()
+            checked = self._show_problem() if self.problem else self._claim_checked()
+        self._forget(written)
+        if self.counters and checked.claims:
+            self._count_start_delay(checked.claims)
+        return checked
 
     def _claim_fast(self) -> Admitted:
         """Claim the jobs that fit and need no check row by row, as most jobs do.
@@ -151,45 +146,56 @@ class Admission:
         Claim none if something besides the limit may hold them back.
         """
         may_be_blocked = self.problem or self.throttlers or self.queue.throttler_problem != NONE
-        may_be_blocked = may_be_blocked or self.queue.id in self.context.careful
+        may_be_blocked = may_be_blocked or self.queue.id in self.context.one_by_one
         size, sent = self._page_size(), steady()
-        if may_be_blocked or not (size and self.is_limited):
+        can_claim = self.is_limited and size and self.context.engine.claims_in_sql
+        if may_be_blocked or not can_claim:
             return Admitted([])
         wanted = ClaimRequest(self.slots, size, list(self.context.types.by_id))
         written, jobs = transitions.finish_and_claim(
             self.done, self.queue, self.context.worker, self.now, wanted
         )
-        self._forget_written(Persisted(written, [], []))
+        self._forget([Persisted(written, [], [])])
         if not jobs:
             return Admitted([])
         is_full = len(jobs) < size
         claims = handler_claims(self.context, jobs, sent)
         return Admitted(claims, is_full=is_full, has_more=not is_full and size < self.places)
 
-    def _forget_written(self, persisted: Persisted) -> None:
+    def _write_done(self) -> list[Persisted]:
+        if not self.done:
+            return []
+        return list(transitions.persist(self.done, self.context.worker, self.now))
+
+    def _forget(self, written: Sequence[Persisted]) -> None:
         if self.lease and self.done:
-            forget_written(self.lease, persisted)
+            for persisted in written:
+                forget_written(self.lease, persisted)
             left = self.lease.results  # nearly always none
             self.done = [result for result in self.done if result in self.lease] if left else []
 
-    def _confirmed(self, admitted: Admitted) -> Admitted:
-        """Where starts are counted, let the claims, which are committed, start in time or not."""
-        claims = admitted.claims
-        if self.counters and claims:
-            for claim in claims:
-                claim.start_by = self.began + self.start_seconds
-            self.context.start_delay.record(steady() - self.began)
-        return admitted
+    def _count_start_delay(self, claims: Sequence[Claim]) -> None:
+        """Let claims, which are committed, start until the moment for which they are counted."""
+        for claim in claims:
+            claim.start_by = self.began + self.start_seconds
+        self.context.start_delay.record(steady() - self.began)
+
+    def _show_problem(self) -> Admitted:
+        """Claim nothing, and show at the queue why its throttlers cannot be asked."""
+        if self._lock_queue():
+            self._block(self.problem)
+            self._note_problem()
+        return Admitted([])
 
     def _claim_checked(self) -> Admitted:
         """Claim the jobs that windows, throttlers and limit let start, checked one by one."""
         if not self._may_scan():
             return Admitted([], resume_after=self.resume_after)
-        if self._needs_lock and not self._lock():
+        if self._needs_lock and not self._lock_queue():
             return Admitted([], resume_after=self.resume_after, is_contended=True)
         if self.queue.paused:
             return Admitted([])
-        self._admit()
+        self._choose_due()
         claims = self._start(self.admitted)
         self._note_problem()
         has_more = len(self.admitted) >= PAGE_SIZE
@@ -199,7 +205,7 @@ class Admission:
     def _needs_lock(self) -> bool:
         return bool(self.is_limited or self.throttlers)
 
-    def _lock(self) -> bool:
+    def _lock_queue(self) -> bool:
         """Lock the queue and read it again; return False if another worker has locked it."""
         row = self.context.engine.lock(self.queue, self.context.worker)
         if row is None:
@@ -218,7 +224,7 @@ class Admission:
 
     # Choosing
 
-    def _admit(self) -> None:
+    def _choose_due(self) -> None:
         """Choose the locked jobs that may start, in strict order."""
         began = time.monotonic()
         if self.throttlers:
@@ -276,7 +282,7 @@ class Admission:
         return which._replace(
             without_types=tuple(self.context.types.unknown),
             without_suspects=self.has_suspect,
-            locks=self.locks,
+            locks=self.locks_at_reading,
         )
 
     def _admissible(self, jobs: list[Job]) -> list[Job]:
@@ -288,7 +294,8 @@ class Admission:
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
         jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
-        self._reschedule()
+        if self.put_off:
+            self._reschedule()
         return _with_suspects(jobs, 1)
 
     def _choose_critical(self) -> None:
@@ -314,7 +321,7 @@ class Admission:
             is_lost = job.error != NONE and was_lost(job.error)
             if len(self.admitted) + len(chosen) < (self.slots if is_lost else self.places):
                 chosen.append(job)
-        chosen = self._locked(chosen)
+        chosen = self._lock_jobs(chosen)
         if self.counters and chosen and not self._tell_throttlers(chosen):
             return
         self.admitted += chosen
@@ -322,9 +329,9 @@ class Admission:
         if self.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
 
-    def _locked(self, jobs: list[Job]) -> list[Job]:
+    def _lock_jobs(self, jobs: list[Job]) -> list[Job]:
         """Lock the jobs that were read without a lock; jobs that throttlers hold need none."""
-        if self.locks:
+        if self.locks_at_reading:
             return jobs
         locked = self.context.types.runnable(self.queue, self.context.engine.lock_unchanged(jobs))
         if len(locked) < len(jobs):
@@ -361,14 +368,14 @@ class Admission:
         except ConfigurationError as error:
             self.problem = str(error)
         if self.throttlers:
-            self.locks = self.context.held_back_scans.start_most(self.queue.id)
+            self.locks_at_reading = self.context.held_back_scans.start_most(self.queue.id)
         counters = [getattr(throttler, "admitted", None) for throttler in self.throttlers]
         self.counters = [admitted for admitted in counters if callable(admitted)]
         if self.counters:
             self.places = self.slots  # a job that waits for a thread has not started
 
     @property
-    def _limits(self) -> object:
+    def _queue_values(self) -> object:
         """The values of the queue's row that throttlers may use, besides those that they write."""
         return self.queue.throttle_limit, self.queue.order
 
@@ -377,7 +384,7 @@ class Admission:
         if not self.throttlers:
             return True
         scans = self.context.held_back_scans
-        scans.note_limits(self.queue.id, self._limits)
+        scans.note_limits(self.queue.id, self._queue_values)
         return scans.may_begin(self.queue.id, time.monotonic())
 
     def _note_scan(self, began: float) -> None:
@@ -385,25 +392,25 @@ class Admission:
         scans.gave(pk, self.looked_at, len(self.admitted))
         if not (self.admitted or self.moved):
             full = self.resume_after is None
-            scans.record(pk, began, time.monotonic(), self._limits, full_scan=full)
+            scans.record(pk, began, time.monotonic(), self._queue_values, full_scan=full)
 
     def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that all throttlers let run; give the rescheduled their time."""
         asked = [job for job in jobs if not job.has_pending_answer]
-        try:
-            verdicts = self._ask(asked)
-        except (ThrottlerError, DatabaseError) as error:
-            if is_outage(error):
-                raise
+        verdicts: dict[int, Verdict] = {}
+
+        def failed(error: BaseException) -> None:
             self._block(in_one_line(error, lambda said: self._shown(said, asked)))
-            return [job for job in jobs if job.has_pending_answer]
+
+        with project_code(self.using, failed):
+            verdicts = self._ask(asked)
         for job in asked:
-            verdict = verdicts[job.id]
+            verdict = verdicts.get(job.id)
             # A time in the past would bring the job back at once: hold it instead.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
                 reason = said_by_throttlers(str(verdict.reason), [job], (), self.queue)
                 self.put_off.append((job, verdict.at, reason))
-        return [j for j in jobs if j.has_pending_answer or isinstance(verdicts[j.id], Run)]
+        return [j for j in jobs if j.has_pending_answer or isinstance(verdicts.get(j.id), Run)]
 
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
         # A savepoint, so that a query that fails in a throttler does not end our transaction.
@@ -421,20 +428,19 @@ class Admission:
         """Let throttlers record how many jobs start; return whether they could."""
         before = self.queue.throttler_state
         latest = self.now + timedelta(seconds=self.start_seconds)
-        try:
-            with transaction.atomic(using=self.using):
-                self.queue.throttler_state = carried_over(before, self.throttlers, self.now)
-                for admitted in self.counters:
-                    admitted(self.queue, self.now, len(chosen), latest)
-                if self.queue.throttler_state != before:
-                    self._update_queue(throttler_state=self.queue.throttler_state)
-        except BaseException as error:  # it is code of the project: it may call sys.exit()
-            if is_cut_off(error, self.using) or type(error) is KeyboardInterrupt:
-                raise
+
+        def failed(error: BaseException) -> None:
             what = f"the hook admitted of a throttler raised {error_of(error)}"
             self._block(self._shown(what, chosen), places_of(error))
-            return False
-        return True
+
+        with project_code(self.using, failed), transaction.atomic(using=self.using):
+            self.queue.throttler_state = carried_over(before, self.throttlers, self.now)
+            for admitted in self.counters:
+                admitted(self.queue, self.now, len(chosen), latest)
+            if self.queue.throttler_state != before:
+                self._update_queue(throttler_state=self.queue.throttler_state)
+            return True
+        return False
 
     def _reschedule(self) -> None:
         """Give rescheduled jobs their new time."""
@@ -444,8 +450,8 @@ class Admission:
             transitions.put_off({job: times[job.id][0] for job in jobs}, self.now, self.using)
             return jobs
 
-        free = self._locked([job for job, _, _ in self.put_off])
-        for job in self.context.claim(self.queue, free, 0, write):
+        free = self._lock_jobs([job for job, _, _ in self.put_off])
+        for job in self.context.claim_by(self.queue, free, 0, write):
             moment, reason = times[job.id]
             events.info("job_rescheduled", reason, row=job, until=moment.isoformat())
             self.moved += 1
@@ -461,12 +467,13 @@ class Admission:
 
     def _note_problem(self) -> None:
         """Write what blocks the queue, or that nothing does any more."""
-        refused = self.context.not_let_start(self.queue)
+        refused = self.context.refused_starts(self.queue) if self.context.one_by_one else {}
         if refused and not self.problem:  # workers that know the same ones say the same
             said = self.queue.throttler_problem
             self._block(said if said in refused.values() else refused[min(refused)])
         problem = self.problem or NONE
-        self.context.note_problem(self.queue, problem)
+        if problem != NONE or self.queue.id in self.context.problems:
+            self.context.note_problem(self.queue, problem)
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
             self._update_queue(throttler_problem=problem)
@@ -481,9 +488,10 @@ class Admission:
     ) -> Iterable[tuple[Job, Claim | None]]:
         """Claim jobs; return them with their claims, without one if an early answer settles it."""
         transitions.claim(jobs, self.context.worker, self.now, room=room)
-        answers = early.take_early(jobs, early_answers, self.using)
-        if not answers:  # as nearly always
+        answered = [job for job in jobs if job.has_pending_answer]
+        if not (early_answers or answered):  # as nearly always
             return zip(jobs, request_claims(jobs, steady()), strict=True)
+        answers = early.take_early(jobs, early_answers, self.using)
         return [(job, self._claim_of(job, answers.get(job.id))) for job in jobs]
 
     def _claim_of(self, job: Job, answer: Answer | None) -> Claim | None:
@@ -502,8 +510,9 @@ class Admission:
         suspects = {job.id for job in _suspects(jobs)}
         jobs, answers = early.lock_early(jobs, self.now, self.using)
         write = partial(self._claim_jobs, early_answers=answers)
-        claimed = self.context.claim(self.queue, jobs, self.slots, write)
-        self.context.note_suspects(job for job, _ in claimed if job.id in suspects)
+        claimed = self.context.claim_by(self.queue, jobs, self.slots, write)
+        if suspects:
+            self.context.note_suspects(job for job, _ in claimed if job.id in suspects)
         emit_started([job for job, _ in claimed], self.using)
         claims = [claim for _, claim in claimed if claim is not None]
         self.moved += len(claimed) - len(claims)

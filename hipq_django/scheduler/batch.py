@@ -1,14 +1,13 @@
 """The batch scheduler: claims due jobs in batches and writes their results in batches.
 
-Source: hipq README, "Batch Processing Algorithm". Made safe for many workers: a claim is
-committed before its handler starts, and one worker at a time admits to a limited queue.
+It is safe with many workers: a claim is committed before its handler starts, and one worker at a
+time admits to a limited queue.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
@@ -49,7 +48,7 @@ from hipq_django.scheduler.context import (
 from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
 from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.executor import execute
-from hipq_django.scheduler.persisting import persist_leased
+from hipq_django.scheduler.persisting import write_leased
 from hipq_django.scheduler.polling import (
     HeldBackScans,
     ProbePacer,
@@ -85,6 +84,7 @@ class BatchScheduler(SchedulerContext):
 
     known_plain: Sequence[QueueWork] | None = None
     """The plain queues among those of the last probe; None until somebody asks."""
+    _has_companions = True
     probed_nothing = False
     """Whether the probe of this pass, after all that it writes, has found nothing to do."""
 
@@ -105,8 +105,8 @@ class BatchScheduler(SchedulerContext):
         """Whether another worker was just admitting to a queue that has something due."""
         self.contended_seconds = 0.0
         """For how long such a queue has been left alone, whenever this worker tried."""
-        self.queues: Isolation[int] = Isolation("claim", "queue_id")
-        """The queues that cannot decide at present, for a lock say."""
+        self.left_alone: Isolation[int] = Isolation("claim", "queue_id")
+        """The queues that cannot decide at present, for example because of a lock."""
         self.doing: tuple[str, Sequence[Queue]] = ("nothing", ())
         """What a pass is at, and in which queues: named in the log if it takes long."""
 
@@ -123,12 +123,13 @@ class BatchScheduler(SchedulerContext):
             self.look_after_reservations()
             if self.refill():
                 return self.admitted
-            self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
-        if extensions.companions():
+            self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)
+        self._has_companions = bool(extensions.companions())
+        if self._has_companions:
             self._stir()
-        for due in self._next_due():  # 1
-            for claims in self.apply_throttler(due):  # 2
-                self.start_jobs(claims)  # 4 and 5
+        for due in self._next_due():
+            for claims in self.apply_throttler(due):
+                self.start_jobs(claims)
         return self.admitted
 
     def _stir(self) -> None:
@@ -180,7 +181,7 @@ class BatchScheduler(SchedulerContext):
         """Return whether a claim that waited too long still holds, and starts; from any thread."""
         return transitions.confirm_start(claim, self.worker, clock.now(self.using))
 
-    # 3 write the results
+    # Writing the results
 
     def refill(self) -> bool:
         """Write the results of a full queue and claim its next jobs; return if that is enough.
@@ -202,13 +203,13 @@ class BatchScheduler(SchedulerContext):
         done = [result for result in lease.results if is_plain_success(result)]
         if len(done) < before:
             rest = [result for result in lease.results if not is_plain_success(result)]
-            persist_leased(lease, rest, self.worker)
+            write_leased(lease, rest, self.worker)
         if not lease.isolation.is_calm:  # as hardly ever: `persist_batch` finds the one at fault
             done = []
-        admitted = self.queues.together(lambda: self._admit(queue, lease, done))
+        admitted = self.left_alone.together(lambda: self._admit(queue, lease, done))
         self.start_jobs(admitted.claims if admitted else [])
         # What was left, for example because its row is locked.
-        persist_leased(lease, lease.results, self.worker)
+        write_leased(lease, lease.results, self.worker)
         self.moved += before - len(lease.results)
         return admitted is not None
 
@@ -224,14 +225,14 @@ class BatchScheduler(SchedulerContext):
         while True:
             lease = self.batch.lease(more_come=more_come)
             is_last = len(lease.results) < FLUSH_RESULTS
-            written += self.persist_leased(lease, until)
+            written += self.write_lease(lease, until)
             if is_last or steady() >= until or not self.batch.isolation.is_calm:
                 break
         self.moved += len(written)
         return written
 
-    def persist_leased(self, lease: Lease, until: float = inf) -> list[Result]:
-        """Do the same with results that are leased already; also beside a pass, in a thread."""
+    def write_lease(self, lease: Lease, until: float = inf) -> list[Result]:
+        """Write leased results; return those that left the batch. Also called in the writer."""
         results = lease.results
         if not results:
             return []
@@ -239,11 +240,11 @@ class BatchScheduler(SchedulerContext):
         with lease:
             if any(result.claim.start_by < inf for result in released):
                 self.start_delay.too_short()
-            written = persist_leased(lease, results, self.worker, until)
+            written = write_leased(lease, results, self.worker, until)
         self.held_back_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written
 
-    # 1 what is due
+    # What is due
 
     def _next_due(self) -> Iterator[Sequence[QueueWork]]:
         """Yield the queues that are next in the rotation, or those of a probe if one is due."""
@@ -254,7 +255,8 @@ class BatchScheduler(SchedulerContext):
             self.rotation.keep_rest(first)
             return
         if self.pacer.defer_probe(time.monotonic()):
-            yield first
+            if first:
+                yield first
             if self.admitted:
                 return
         yield self.fetch_due()
@@ -283,7 +285,7 @@ class BatchScheduler(SchedulerContext):
         low = -MAX_RANK if full_scan else queue.low_water_mark
         return ScanBounds(queue.high_water_mark(now), is_strict, low)
 
-    # 2 which of the due jobs may start now
+    # Which of the due jobs may start now
 
     def apply_throttler(self, due: Sequence[QueueWork]) -> Iterator[list[Claim]]:
         """Claim, queue by queue, the jobs that may start now; yield the claims of each commit.
@@ -293,7 +295,9 @@ class BatchScheduler(SchedulerContext):
         admitted, places = 0, self._places
         left = places
         while due and left > 0 and admitted < places:
-            plain = list(islice(takewhile(self._is_plain, due), MAX_QUEUES_PER_CLAIM))
+            plain: list[QueueWork] = []
+            if self.engine.claims_in_sql:
+                plain = list(islice(takewhile(self._is_plain, due), MAX_QUEUES_PER_CLAIM))
             self.doing = "claim", [work.queue for work in plain or due[:1]]
             if plain:
                 claims, due = self._claim_plain(plain, due[len(plain) :], left)
@@ -315,7 +319,7 @@ class BatchScheduler(SchedulerContext):
         """Whether the queue has only jobs to be started, and nothing that holds them back."""
         queue = work.queue
         held_back = _throttlers_of(queue) or queue.is_limited or queue.throttler_problem != NONE
-        held_back = held_back or queue.id in self.careful
+        held_back = held_back or queue.id in self.one_by_one
         held_back = held_back or not queue.is_ranked
         other = work.has_response or work.has_error or work.needs_check
         return has_startable(work) and not (other or held_back)
@@ -333,7 +337,7 @@ class BatchScheduler(SchedulerContext):
         self.types.read()
         limit = min(places, PAGE_SIZE)
         queues = self.rotation.in_turn([*plain, *self._other_plain(plain)])
-        claims = self.queues.together(lambda: self._claim_together(queues, limit))
+        claims = self.left_alone.together(lambda: self._claim_together(queues, limit))
         if claims is None:
             return [], [*_to_check(plain), *behind]
         self.rotation.left_more = len(claims) == PAGE_SIZE
@@ -352,8 +356,8 @@ class BatchScheduler(SchedulerContext):
         wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
         now, sent = clock.now(self.using), steady()
         jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
-        if not self.queues.is_calm:
-            self.queues.forget({job.queue_id for job in jobs})
+        if not self.left_alone.is_calm:
+            self.left_alone.forget({job.queue_id for job in jobs})
         return handler_claims(self, jobs, sent)
 
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
@@ -377,7 +381,7 @@ class BatchScheduler(SchedulerContext):
         """Claim from one queue; an error there stops no other queue."""
         self.types.read()
         self.rotation.served(work.queue)
-        with self._apart(work.queue):
+        with self.left_alone.apart(work.queue.id, self._hold_if_at_fault(work.queue)):
             if work.has_error:
                 yield self._claim_errors(work.queue)
             if work.has_response:
@@ -388,6 +392,8 @@ class BatchScheduler(SchedulerContext):
                 admitted = self._admit(work.queue)
                 has_more, places = admitted.has_more, places - len(admitted.claims)
                 yield admitted.claims
+            return
+        self._pass_over(work.queue)
 
     def _admit(
         self, queue: Queue, lease: Lease | None = None, done: Sequence[Succeeded] = ()
@@ -395,13 +401,13 @@ class BatchScheduler(SchedulerContext):
         """Admit to one queue, and note the outcome; first write the leased successes `done`."""
         resume_after = self.resume_after.pop(queue.id, None)
         admission = Admission(self, queue, lease=lease, done=done, resume_after=resume_after)
-        admitted = admission.claim()
+        admitted = admission.admit()
         self.moved += admitted.moved
         if admitted.is_contended:
-            self.queues.leave(queue.id, LockedRowError())
+            self.left_alone.leave(queue.id, LockedRowError())
             self._note_passed_over(queue)
         else:
-            self.queues.forget([queue.id])
+            self.left_alone.forget([queue.id])
         if admitted.is_full is not None:
             (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.id)
         if admitted.resume_after:
@@ -410,22 +416,21 @@ class BatchScheduler(SchedulerContext):
             self.rotation.put_first(queue.name)
         return admitted
 
-    @contextmanager
-    def _apart(self, queue: Queue) -> Iterator[None]:
-        """Pass over a queue in which something fails. Its jobs are claimed with care next.
+    def _hold_if_at_fault(self, queue: Queue) -> Callable[[int, Exception], None] | None:
+        """Return what shows a failure at the queue, if that still fails with its jobs one by one.
 
-        If it still fails, the queue itself is at fault, and shows that.
+        Then not one of its jobs is at fault, but the queue itself.
         """
-        is_queue = queue.id in self.careful
-        with self.queues.apart(queue.id, partial(self._hold, queue) if is_queue else None):
-            yield
-            return
+        return partial(self._hold, queue) if queue.id in self.one_by_one else None
+
+    def _pass_over(self, queue: Queue) -> None:
+        """Pass over a queue in which something has failed; its jobs are claimed with care next."""
         self.be_careful_with(queue)
         self._note_passed_over(queue)
 
     def _note_passed_over(self, queue: Queue) -> None:
         self.contended = True
-        self.contended_seconds = max(self.contended_seconds, self.queues.failing_for(queue.id))
+        self.contended_seconds = max(self.contended_seconds, self.left_alone.failing_for(queue.id))
 
     def _hold(self, queue: Queue, _: int, error: Exception) -> None:
         is_hidden = has_sensitive(queue.instance)  # nobody knows which job it is about
@@ -440,7 +445,7 @@ class BatchScheduler(SchedulerContext):
             raised = None if is_hidden or isinstance(error, DatabaseError) else error
             events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 
-    # 4 and 5
+    # Starting
 
     def start_jobs(self, claims: list[Claim]) -> None:
         """Put claims, which are committed, into the batch and hand them to the runner."""
@@ -450,7 +455,7 @@ class BatchScheduler(SchedulerContext):
             if scheduled := [claim.job for claim in claims if claim.job.due_time is not None]:
                 show_due_times(scheduled)  # first: claims that it fails for are released
             self.batch.add(claims)
-            for part in companions.prepared(claims) if extensions.companions() else [claims]:
+            for part in companions.prepared(claims) if self._has_companions else [claims]:
                 look_again(part, self.using)
                 self.runner.start(part)
 
@@ -471,7 +476,7 @@ class BatchScheduler(SchedulerContext):
                 transitions.release(without, self.using, now)
                 return [response_claim(job, answers[job.id]) for job in jobs if job.id in answers]
 
-            return self.claim(queue, jobs, slots, assign)
+            return self.claim_by(queue, jobs, slots, assign)
 
     def decide_without_thread(self) -> int:
         """Decide about errors if no thread is free and no code of the project is to be asked.
@@ -487,8 +492,10 @@ class BatchScheduler(SchedulerContext):
         found = set(errors.values_list("queue", flat=True)[:PAGE_SIZE])
         claims: list[Claim] = []
         for queue in [row for pk, row in self.rotation.queues.items() if pk in found]:
-            with self._apart(queue):
+            with self.left_alone.apart(queue.id, self._hold_if_at_fault(queue)):
                 claims += self._claim_errors(queue, types)
+                continue
+            self._pass_over(queue)
         self.batch.add(claims)
         for claim in claims:
             self.batch.deliver(execute(claim))
@@ -526,7 +533,7 @@ class BatchScheduler(SchedulerContext):
             transitions.assign(jobs, self.worker, now, room=room)
             return jobs
 
-        return self.claim(queue, jobs, slots, assign)
+        return self.claim_by(queue, jobs, slots, assign)
 
     def _without_suspects(
         self, jobs: Sequence[Job], failures: Mapping[int, Failure], slots: int

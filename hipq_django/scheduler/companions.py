@@ -18,7 +18,7 @@ from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.states import Phase
 from hipq_django.extensions import companions
 from hipq_django.models import Worker
-from hipq_django.transitions.values import Claim, Persisted, Result, tell_of_written
+from hipq_django.transitions.values import Claim, Persisted, Result
 
 PART = 250
 """How many claims are prepared before their threads may start."""
@@ -27,13 +27,19 @@ LONGEST_PAUSE = 4.0
 """How long a step of a companion that raises is left out."""
 
 STIR_SHARE = 0.02
-"""The share of a busy worker's time for asking companions what is due, while nothing is. W18."""
+"""The share of a busy worker's time for asking companions what is due, while nothing is.
+
+Measured by the benchmark W18, see docs/benchmarks.md.
+"""
 
 MAX_STIR_PAUSE = 0.1
 """How many seconds it asks none of them at most, however long that took the last time."""
 
-Persist = Callable[[Sequence[Result], Worker, datetime], Persisted]
-"""Writes results of jobs: `transitions.persist`, or its slower part alone."""
+Persist = Callable[[Sequence[Result], Worker, datetime], Iterator[Persisted]]
+"""Writes results of jobs, and yields what became of each part that it has written.
+
+`transitions.persist`, or its slower part alone.
+"""
 
 
 class Companion(Protocol):
@@ -53,8 +59,11 @@ class Companion(Protocol):
 
     def write(
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
-    ) -> Persisted:
-        """Write results by `persist`, and what belongs to them in the same transaction."""
+    ) -> Iterator[Persisted]:
+        """Write results by `persist`, and what belongs to them in the same transaction.
+
+        Yield after each commit what became of the results.
+        """
 
     def instead_of(self, result: Result, error: Exception) -> Result:
         """Return what is written of a result that cannot be written as it is."""
@@ -160,7 +169,7 @@ Steps = Isolation[tuple[str, str]]
 def steps_left_alone() -> Steps:
     """Return the memory of a worker in which no step has failed."""
     return Isolation(
-        "companion", lambda key: {"kind": key[0], "step": key[1]}, fault_pause=LONGEST_PAUSE
+        "companion", lambda key: {"step": key[1], "kind": key[0]}, fault_pause=LONGEST_PAUSE
     )
 
 
@@ -178,44 +187,18 @@ def _alone(
     with left_alone.apart(key):
         moved = step(config)
         left_alone.forget([key])
-    _tell(f"{step.__name__} of {kind}", left_alone.error)
     return moved
 
 
-Tell = Callable[[str, Exception | None], None]
-
-
-def _tell_nobody(name: str, error: Exception | None) -> None: ...
-
-
-_tell: Tell = _tell_nobody
-
-
-def report_to(tell: Tell) -> None:
-    """Let `tell(name, error)` be called when a step of a companion has failed, or has not again."""
-    global _tell  # noqa: PLW0603 - a process has one worker
-    _tell = tell
-
-
-def persist(
-    results: Sequence[Result], worker: Worker, now: datetime, persist_jobs: Persist
-) -> Persisted:
-    """Write results; those that have something beside them are written by their companions."""
-    own = [result for result in results if result.claim.extra is not None]
-    if not own:
-        return persist_jobs(results, worker, now)
-    persisted = persist_jobs([r for r in results if r.claim.extra is None], worker, now)
+def write(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Iterator[Persisted]:
+    """Let the companions write results that have something beside them."""
     for kind, companion in companions().items():
-        part = [result for result in own if result.claim.snapshot.job_type.kind == kind]
-        if not part:
-            continue
-        try:
-            persisted = persisted.joined(companion.write(part, worker, now, persist_jobs))
-        except Exception as error:
-            tell_of_written(persisted, error)
-            raise
+        part = [result for result in results if result.claim.snapshot.job_type.kind == kind]
+        if part:
+            yield from companion.write(part, worker, now, persist)
     _stirs.written += 1
-    return persisted
 
 
 def instead_of(result: Result, error: Exception) -> Result | None:

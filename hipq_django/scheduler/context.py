@@ -22,7 +22,7 @@ from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.engines import engine_for
-from hipq_django.engines.rows import set_parents, set_types
+from hipq_django.engines.rows import set_types
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler import companions
@@ -129,7 +129,7 @@ class KnownTypes:
             if job_type is None:
                 self._read_at = 0.0  # it was registered since
                 continue
-            set_parents(job, queue, job_type)
+            job._state.fields_cache |= {"queue": queue, "job_type": job_type}
             found.append(job)
         return found
 
@@ -151,28 +151,28 @@ class SchedulerContext:
         """The suspects that were claimed: their attempts, by their ids."""
         self.held_back_scans = HeldBackScans()
         self.start_delay = StartDelay()
-        self.careful: dict[int, Isolation[int]] = {}
+        self.one_by_one: dict[int, Isolation[int]] = {}
         """The queues, by their ids, of whose jobs one may not be claimable; and these jobs."""
         self._reasons: dict[int, str] = {}
         """Why jobs are not let start, by their ids."""
         self.not_marked = Isolation[int]("mark_started")
         self.not_released = Isolation[int]("release_unconfirmed")
         self.steps = companions.steps_left_alone()
-        self._problems: dict[int, str] = {}
+        self.problems: dict[int, str] = {}
         """What blocks queues, as far as this worker knows; by their ids."""
 
     def be_careful_with(self, queue: Queue) -> None:
         """Claim the jobs of a queue in parts from now on, and leave those alone that fail."""
-        self.careful.setdefault(queue.id, Isolation("claim"))
+        self.one_by_one.setdefault(queue.id, Isolation("claim"))
 
     def left_in(self, queue: Queue) -> set[int]:
         """Return the ids of a queue's jobs that are left alone at present."""
-        left = self.careful.get(queue.id)
+        left = self.one_by_one.get(queue.id)
         return left.ids if left else set()
 
-    def not_let_start(self, queue: Queue) -> dict[int, str]:
+    def refused_starts(self, queue: Queue) -> dict[int, str]:
         """Return those of them that the database does not let start, each with the reason."""
-        left = self.careful.get(queue.id)
+        left = self.one_by_one.get(queue.id)
         return {pk: self._reasons[pk] for pk in left.at_fault} if left else {}
 
     def note_problem(self, queue: Queue, problem: str) -> bool:
@@ -181,12 +181,12 @@ class SchedulerContext:
         It is not if the queue's row says it. The row alone does not tell: another worker, for which
         nothing blocks the queue, may have just written that.
         """
-        before = self._problems.pop(queue.id, NONE)
+        before = self.problems.pop(queue.id, NONE)
         if problem != NONE:
-            self._problems[queue.id] = problem
+            self.problems[queue.id] = problem
         return problem not in (NONE, before, queue.throttler_problem)
 
-    def claim(
+    def claim_by(
         self,
         queue: Queue,
         jobs: Sequence[Job],
@@ -198,7 +198,7 @@ class SchedulerContext:
         With care that is done with copies in savepoints: a claim that fails leaves no trace in the
         jobs that are tried again.
         """
-        left = self.careful.get(queue.id)
+        left = self.one_by_one.get(queue.id)
         if left is None or not jobs:
             return list(write(jobs, room)) if jobs else []
         by_id, written = {job.id: job for job in jobs}, list[Written]()
@@ -216,7 +216,7 @@ class SchedulerContext:
                 reason = as_shown(by_id[pk], error_of(error)).partition("\n")[0]
                 self._reasons[pk] = not_let_start(pk, reason)
         if left.is_calm:
-            del self.careful[queue.id]
+            del self.one_by_one[queue.id]
             self._reasons.clear()
         return written
 
@@ -276,7 +276,8 @@ def look_again(claims: Sequence[Claim], using: str) -> None:
 
 def emit_started(jobs: Sequence[Job], using: str) -> None:
     """Say that these jobs are claimed."""
-    send_after_commit(job_started, jobs, using)
+    if job_started.receivers:
+        send_after_commit(job_started, jobs, using)
     if events.is_logged(logging.INFO):
         for job in jobs:
             events.info("job_started", row=job)

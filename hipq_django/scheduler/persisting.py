@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -26,30 +25,29 @@ from hipq_django.transitions.values import (
     Decided,
     Ended,
     Failed,
-    PartlyWrittenError,
     Persisted,
     Released,
     Result,
     Snoozed,
     Succeeded,
     WaitsFor,
+    all_of,
     refused,
-    tell_of_written,
 )
 
 MAX_BYTES = 8_000_000
 """How much is written at once, unless a single result is larger."""
 
 
-def persist_leased(
+def write_leased(
     lease: Lease, results: Sequence[Result], worker: Worker, until: float = inf
 ) -> list[Result]:
-    """Persist leased results; return those that left the batch, also those that came too late.
+    """Write leased results; return those that left the batch, also those that came too late.
 
     After the moment `until`, by the steady clock, nothing more is begun.
     """
     for part in _parts(results):
-        _persist_part(lease, part, worker)
+        _write_part(lease, part, worker)
         if steady() >= until:
             break
     if not lease.results:  # as nearly always
@@ -62,8 +60,7 @@ def _parts(results: Sequence[Result]) -> Iterator[Sequence[Result]]:
 
     Each kind of result is written by statements of its own, which need tables of their own.
     """
-    types = set(map(type, results))
-    if types == {Succeeded} or (len(types) == 1 and not extensions.companions()):  # mostly
+    if set(map(type, results)) == {Succeeded} and not extensions.companions():  # mostly
         yield from _of_size(results)
         return
     kinds: dict[object, list[Result]] = {}
@@ -75,7 +72,7 @@ def _parts(results: Sequence[Result]) -> Iterator[Sequence[Result]]:
 
 def _kind(result: Result) -> object:
     """Return what results have in common that are written together."""
-    if result.claim.extra is not None:
+    if result.claim.extra is not None and not isinstance(result, Ended):
         return "by a companion"
     return _WRITTEN_LIKE.get(type(result), type(result))
 
@@ -98,103 +95,93 @@ def _of_size(results: Sequence[Result]) -> Iterator[Sequence[Result]]:
     yield part
 
 
-def _persist_part(lease: Lease, results: Sequence[Result], worker: Worker) -> None:
-    """Persist results; one that is refused is the error of its attempt."""
-    of_claim = {result.claim: result for result in results}
+def _write_part(lease: Lease, results: Sequence[Result], worker: Worker) -> None:
+    """Write results of one kind; one that is refused is the error of its attempt."""
 
     def write(claims: Sequence[Claim]) -> int:
-        left = [of_claim[claim] for claim in claims if of_claim[claim] in lease]
-        _write(lease, left, worker)
-        return len(left)
+        some = results
+        if len(claims) < len(results):  # something has failed
+            chosen = set(claims)
+            some = [r for r in results if r in lease and r.claim in chosen]
+        if some:
+            _write(lease, some, worker)
+        return len(some)
 
     def fail(claim: Claim, error: Exception) -> None:
-        _write_instead(lease, of_claim[claim], error, worker)
+        [result] = [result for result in results if result.claim is claim]
+        _write_instead(lease, result, error, worker)
 
-    lease.isolation.move(list(of_claim), write, fail)
+    lease.isolation.move([result.claim for result in results], write, fail)
     lease.defer()
 
 
 def _write(
-    lease: Lease, results: Sequence[Result], worker: Worker, write: Persist = transitions.persist
+    lease: Lease, results: Sequence[Result], worker: Worker, persist: Persist = transitions.persist
 ) -> None:
     """Write results and let go of them; a transaction of the caller stays usable."""
-    is_inside = connections[worker.using].in_atomic_block
-    try:
-        with transaction.atomic(using=worker.using) if is_inside else nullcontext():
-            persisted = persist(results, worker, clock.now(worker.using), write)
-    except PartlyWrittenError as error:
-        forget_written(lease, error.persisted)
-        raise error.cause from error.cause.__cause__
-    forget_written(lease, persisted)
+    written = _persist(results, worker, clock.now(worker.using), persist)
+    if connections[worker.using].in_atomic_block:
+        with transaction.atomic(using=worker.using):
+            written = iter(list(written))
+    for persisted in written:
+        forget_written(lease, persisted)
 
 
 def _write_instead(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
-    """Write what becomes of a result that is refused alone."""
+    """Write what becomes of a result that cannot be written alone.
+
+    If it failed before the database saw it, the fault may be that of the fast path, which must not
+    make a failure of a job's success.
+    """
     if not isinstance(error, Error) and result.claim.extra is None:
-        _write_row_by_row(lease, result, error, worker)
-        return
+        try:
+            _write(lease, [result], worker, transitions.persist_row_by_row)
+        except Exception as second:
+            error = second
+        else:
+            sentence = "but it was written row by row"
+            events.error("batch_write_failed", sentence, row=result.claim, exception=error)
+            return
     _write(lease, [companions.instead_of(result, error) or refused(result, error)], worker)
     if result in lease:
         raise LockedRowError
 
 
-def _write_row_by_row(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
-    """Write a result that failed before the database saw it.
-
-    The fault may be that of the fast path; it must not make a failure of a job's success.
-    """
-    try:
-        _write(lease, [result], worker, transitions.persist_row_by_row)
-    except Exception as second:
-        _write(lease, [refused(result, second)], worker)
-    else:
-        events.error(
-            "batch_write_failed", "but it was written row by row", row=result.claim, exception=error
-        )  # fmt: skip
-
-
 def forget_written(lease: Lease, persisted: Persisted) -> None:
     """Let go of what is committed, and leave alone what somebody has locked."""
-    lease.forget([*persisted.written, *persisted.lost])
+    lease.forget([*persisted.written, *persisted.dropped])
     for result in persisted.locked:
         lease.isolation.leave(result.claim, LockedRowError())
     log_results(persisted)
 
 
-def persist(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Persist = transitions.persist
-) -> Persisted:
-    """Persist results, and what companions have beside them; return what became of them."""
-    if Ended in set(map(type, results)):
-        ended = [result for result in results if isinstance(result, Ended)]
-        others = [result for result in results if not isinstance(result, Ended)]
-        return persist(others, worker, now, write).joined(Persisted(ended, [], []))
-    if extensions.companions():
-        return companions.persist(results, worker, now, partial(persist_jobs, write=write))
-    return persist_jobs(results, worker, now, write)
+def _persist(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Iterator[Persisted]:
+    """Write results, and what companions have beside them."""
+    if set(map(type, results)) == {Ended}:
+        yield Persisted(results, [], [])
+        return
+    if results[0].claim.extra is None:
+        yield from persist_jobs(results, worker, now, persist)
+    else:
+        jobs_by = partial(persist_jobs, persist=persist)
+        yield from companions.write(results, worker, now, jobs_by)
 
 
 def persist_jobs(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Persist
-) -> Persisted:
-    """Persist results of jobs alone; return what became of them."""
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Iterator[Persisted]:
+    """Write results of jobs alone."""
     if WaitsFor not in set(map(type, results)):
-        return write(results, worker, now)
+        yield from persist(results, worker, now)
+        return
     several = [result for result in results if isinstance(result, WaitsFor)]
     others = [result for result in results if not isinstance(result, WaitsFor)]
-    persisted = write(others, worker, now)
-    try:
-        return persisted.joined(_persist_waiting(several, worker, now, write))
-    except Exception as error:
-        tell_of_written(persisted, error)
-        raise
-
-
-def _persist_waiting(
-    several: Sequence[Result], worker: Worker, now: datetime, write: Persist
-) -> Persisted:
-    """Let jobs wait for several answers, and count those that came before this was known."""
+    if others:
+        yield from persist(others, worker, now)
     with worker_transaction(worker.using):
-        waiting = write(several, worker, now)
+        waiting = all_of(persist(several, worker, now))
+        # Those that came before this was known.
         early.count_early([result.claim.id for result in waiting.written], now, worker.using)
-    return waiting
+    yield waiting

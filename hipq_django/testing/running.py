@@ -22,7 +22,6 @@ from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.engines.rows import set_parents
 from hipq_django.exceptions import HipqError, InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues, find_declared
 from hipq_django.maintenance import early_answers, recovery, reranking
@@ -167,7 +166,7 @@ class OnlyJob(KnownTypes):
             return []
         found = [job for job in jobs if job.pk == self._id]
         for job in found:
-            set_parents(job, queue, self._job_type)
+            job.queue, job.job_type = queue, self._job_type
         return found
 
 

@@ -70,7 +70,8 @@ def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) 
     if len(deadlines) == 1:  # as nearly always
         [values["deadline"]] = deadlines.values()
     write_claim(jobs[:room], {**values, "prefetched": False}, worker)
-    write_claim(jobs[room:], {**values, "prefetched": True}, worker)
+    if len(jobs) > room:
+        write_claim(jobs[room:], {**values, "prefetched": True}, worker)
     for job in jobs if len(deadlines) > 1 else ():
         job.deadline = deadlines[job.timeout]
 

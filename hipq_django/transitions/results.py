@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-
-from django.db import connections
 
 from hipq_django.domain.retries import GiveUp
 from hipq_django.domain.states import Outcome, Phase, State
@@ -26,7 +24,6 @@ from hipq_django.transitions.row_by_row import note_claims_given_up, persist_row
 from hipq_django.transitions.values import (
     Decided,
     Failed,
-    PartlyWrittenError,
     Persisted,
     Result,
     Succeeded,
@@ -34,31 +31,23 @@ from hipq_django.transitions.values import (
 )
 
 
-def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Write the results of jobs that the worker still owns.
+def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Iterator[Persisted]:
+    """Write the results of jobs that the worker still owns; yield what became of them.
 
     A few statements for the whole batch: one for all that succeeded, one for all that wait, one
     for all that failed and what follows. None waits for a row that another transaction has locked.
-    The results that they leave are written row by row in one transaction; if that is not possible,
-    raise `PartlyWrittenError`.
+    The results that they leave are then written row by row in one transaction.
     """
     newest = _newest(results)
     batch = _Batch(newest)
     ids = _finish(batch, worker, now) | _fail(batch, worker, now)
     if len(ids) == len(results):
-        return Persisted(results, [], [], batch.at_once, batch.finished)
+        yield Persisted(results, [], [], batch.at_once, batch.finished)
+        return
     written = [r for r in newest if r.claim.id in ids]
+    yield Persisted(written, [], [], batch.at_once, batch.finished)
     done = set(map(id, written))
-    try:
-        rest = persist_row_by_row([r for r in results if id(r) not in done], worker, now)
-    except Exception as error:
-        if not written or connections[worker.using].in_atomic_block:
-            raise  # nothing is committed
-        persisted = Persisted(written, [], [], batch.at_once, batch.finished)
-        raise PartlyWrittenError(persisted, error) from error
-    both = [*written, *rest.written]
-    at_once = [*batch.at_once, *rest.decided]
-    return Persisted(both, rest.lost, rest.locked, at_once, batch.finished)
+    yield from persist_row_by_row([r for r in results if id(r) not in done], worker, now)
 
 
 R = TypeVar("R", bound=Result)

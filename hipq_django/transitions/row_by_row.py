@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -56,10 +56,13 @@ _GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTA
 """The ends of attempts whose handlers may still return."""
 
 
-def persist_row_by_row(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+def persist_row_by_row(
+    results: Sequence[Result], worker: Worker, now: datetime
+) -> Iterator[Persisted]:
     """Write results in one transaction; rows that others have locked are left."""
     with worker_transaction(worker.using):
-        return _persist(results, worker, now)
+        persisted = _persist(results, worker, now)
+    yield persisted
 
 
 def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
@@ -77,9 +80,9 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     late = [r for r in late if _is_open(r.claim, free.get(r.claim.id))]
     written = [*mine, *_succeed_late(late, using, now)]
     kept = set(map(id, (*written, *locked_by_others)))
-    lost = [r for r in results if id(r) not in kept]
-    _note_dropped(lost)
-    return Persisted(written, lost, locked_by_others)
+    dropped = [r for r in results if id(r) not in kept]
+    _note_dropped(dropped)
+    return Persisted(written, dropped, locked_by_others)
 
 
 def _note_dropped(results: Sequence[Result]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -16,7 +16,6 @@ from hipq_django.domain.retries import Decision, Failure, GiveUp
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
-from hipq_django.engines.rows import raw_values
 from hipq_django.models import Job, JobType, Queue
 
 RESERVATION_SECONDS = 0.1
@@ -49,7 +48,7 @@ def snapshot(job: Job, response: Any = None) -> JobSnapshot:
     `response` is what its response handler gets. The code may take sensitive values out of what it
     is given, so the job learns them now.
     """
-    values, related = raw_values(job)
+    values, related = job.__dict__, job._state.fields_cache  # without descriptors: for each job
     job_type = related["job_type"]
     if job_type.sensitive_fields:
         job.learn(values["job_data"], response)
@@ -235,7 +234,7 @@ class Persisted(NamedTuple):
     """What became of the results."""
 
     written: Sequence[Result]
-    lost: Sequence[Result]
+    dropped: Sequence[Result]
     """Another process was first: this worker no longer owns the job."""
     locked: Sequence[Result]
     """Another transaction has locked the row: to be tried again."""
@@ -244,27 +243,11 @@ class Persisted(NamedTuple):
     finished: Collection[int] = ()
     """The ids of jobs that are known to be final, and to have succeeded; others may be, too."""
 
-    def joined(self, other: Persisted) -> Persisted:
-        """Return both together."""
-        pairs = zip(self, other, strict=True)
-        return Persisted(*([*mine, *theirs] for mine, theirs in pairs))  # type: ignore[arg-type]  # each with its own kind
 
-
-class PartlyWrittenError(Exception):
-    """Some results are committed, and then the others could not be written, for a cause."""
-
-    def __init__(self, persisted: Persisted, cause: Exception) -> None:
-        super().__init__()
-        self.persisted = persisted
-        self.cause = cause
-
-
-def tell_of_written(persisted: Persisted, error: Exception) -> None:
-    """Raise `PartlyWrittenError` if some results are committed before the error of the others."""
-    if isinstance(error, PartlyWrittenError):
-        persisted, error = persisted.joined(error.persisted), error.cause
-    if persisted.written or persisted.lost:
-        raise PartlyWrittenError(persisted, error) from error
+def all_of(parts: Iterable[Persisted]) -> Persisted:
+    """Return what became of results that are written in parts, all in one transaction."""
+    columns = zip(*parts, strict=True)
+    return Persisted(*([one for part in column for one in part] for column in columns))
 
 
 def refused(result: Result, error: Exception) -> Result:

@@ -154,7 +154,7 @@ def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
 ) -> None:
     """What the thread leaves behind must have an owner."""
     ends = [SystemExit(3)]
-    real = crew.scheduler.persist_leased
+    real = crew.scheduler.write_lease
 
     def write(lease: Lease, *args: Any) -> Any:
         if ends and threading.current_thread().name == "hipq-writer":
@@ -162,7 +162,7 @@ def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
                 raise ends.pop()
         return real(lease, *args)
 
-    monkeypatch.setattr(crew.scheduler, "persist_leased", write)
+    monkeypatch.setattr(crew.scheduler, "write_lease", write)
     crew.scheduler.run_once()
     gate.set()
     wait_until(lambda: not ends and crew.writer_has_failed())

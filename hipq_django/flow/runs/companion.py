@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -93,11 +93,11 @@ class Runs:
 
     def write(
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
-    ) -> Persisted:
+    ) -> Iterator[Persisted]:
         """End runs."""
         for result in results:
             _mask(result)
-        return ending.write(results, worker, now, persist)
+        yield from ending.write(results, worker, now, persist)
 
     def instead_of(self, result: Result, error: Exception) -> Result:
         """Return what is written of a run that cannot be ended as it wanted."""

@@ -56,8 +56,8 @@ from hipq_django.transitions.values import (
     Succeeded,
     Waits,
     WaitsFor,
+    all_of,
     refused,
-    tell_of_written,
 )
 
 LOCK_PAUSE = 0.02
@@ -95,22 +95,19 @@ NODE = (
 """What the end of a run needs of its node; Django reads the rest when it is asked for."""
 
 
-def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Persist) -> Persisted:
+def write(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Iterator[Persisted]:
     """Write results and what their runs have done, in one transaction.
 
     A run that did something to other nodes, which others may be about to lock, has its own.
     """
     together = [result for result in results if not _is_ended_alone(result)]
     alone = [[result] for result in results if _is_ended_alone(result)]
-    persisted = Persisted([], [], [])
     for part in (together, *alone) if together else alone:
-        try:
-            with worker_transaction(worker.using):
-                persisted = persisted.joined(_write(part, worker, now, persist))
-        except Exception as error:
-            tell_of_written(persisted, error)
-            raise
-    return persisted
+        with worker_transaction(worker.using):
+            persisted = _write(part, worker, now, persist)
+        yield persisted
 
 
 def _is_ended_alone(result: Result) -> bool:
@@ -153,7 +150,7 @@ def end_now(run: Run) -> None:
         if time.monotonic() > patience:
             raise Snooze(1)
         time.sleep(LOCK_PAUSE)
-    if persisted.lost or not Job.objects.using(using).final().filter(pk=claim.id).exists():
+    if persisted.dropped or not Job.objects.using(using).final().filter(pk=claim.id).exists():
         raise StaleAttemptError(
             f"finishing: {claim.job}, the run of {run.node}, is over, or was answered "
             "meanwhile; what the block has written is undone. End the run."
@@ -200,7 +197,7 @@ def _write(results: Sequence[Result], worker: Worker, now: datetime, persist: Pe
         rows = Node.objects.using(using).filter(ids_in("pk", ids))
         there = set(rows.values_list("pk", flat=True))
     later = [r for r in results if not _nodes_to_lock(r) & there <= nodes.keys()]
-    persisted = persist([r for r in results if r not in later], worker, now)
+    persisted = all_of(persist([r for r in results if r not in later], worker, now))
     jobs = _ends_of(persisted, using)
     ended = [
         _Ended(r, r.claim.extra, nodes[_node_of(r)], *jobs[r.claim.id])
@@ -211,7 +208,7 @@ def _write(results: Sequence[Result], worker: Worker, now: datetime, persist: Pe
         end.node.job_type = end.result.claim.snapshot.job_type
     _apply([e for e in ended if e.node.job_id == e.result.claim.id], using, now)
     return Persisted(
-        persisted.written, persisted.lost, [*persisted.locked, *later], persisted.decided
+        persisted.written, persisted.dropped, [*persisted.locked, *later], persisted.decided
     )
 
 

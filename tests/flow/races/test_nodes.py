@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -312,13 +312,13 @@ def test_an_answer_overtakes_the_end_of_its_run(
 
 
 def all_are_ours(
-    results: Sequence[Result], worker: Worker, now: datetime, write: Persist
-) -> Persisted:
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Iterator[Persisted]:
     """Stand for the ends of jobs where nobody looks whose they are."""
-    persisted = write(results, worker, now)
-    for job in Job.objects.filter(pk__in=[r.claim.id for r in persisted.lost]):
-        transitions.succeed(job, None, now)
-    return Persisted(list(results), [], [])
+    for persisted in persist(results, worker, now):
+        for job in Job.objects.filter(pk__in=[r.claim.id for r in persisted.dropped]):
+            transitions.succeed(job, None, now)
+    yield Persisted(list(results), [], [])
 
 
 @decided_by("hipq_django.scheduler.persisting.persist_jobs", without=all_are_ours)

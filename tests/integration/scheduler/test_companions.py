@@ -5,7 +5,7 @@ Its rows are groups of Django's users: any rows of the same database would do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.companions import Persist
-from hipq_django.transitions.values import Claim, Persisted, Result, Succeeded, refused
+from hipq_django.transitions.values import Claim, Persisted, Result, Succeeded, all_of, refused
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -68,14 +68,14 @@ class Toy(Extension):
 
     def write(
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
-    ) -> Persisted:
+    ) -> Iterator[Persisted]:
         with worker_transaction(worker.using):
-            persisted = persist(results, worker, now)
+            persisted = all_of(persist(results, worker, now))
             for result in persisted.written:
                 if isinstance(result, Succeeded):
                     Group.objects.create(name=f"{result.claim.id} gave {result.value}")
             self._may_fail("write")
-        return persisted
+        yield persisted
 
     def instead_of(self, result: Result, error: Exception) -> Result:
         return refused(result, error)
