@@ -1,6 +1,6 @@
 """The order of waiting jobs as one number, so that one index and one ORDER BY serve all orders.
 
-Source: hipq README, "Priority". Equal ranks are ordered by id.
+The orders are those of the original hipq. Equal ranks are ordered by id.
 """
 
 from __future__ import annotations

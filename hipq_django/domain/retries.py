@@ -1,6 +1,6 @@
 """What may follow an error: the decisions of a retry handler and the shipped policies.
 
-Everything here is pure. Source: hipq README, "Retry".
+Everything here is pure. The rules are those of the original hipq.
 """
 
 from __future__ import annotations

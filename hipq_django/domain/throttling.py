@@ -1,6 +1,6 @@
 """Which due jobs may start now: weights under a limit, and throttlers. Pure.
 
-Source: hipq README, "Throttling". A throttler is any callable
+The rules are those of the original hipq. A throttler is any callable
 `throttler(queue, now, running, candidates)` that returns one decision per candidate, in order.
 """
 
@@ -213,7 +213,7 @@ def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -
 class ShareLimit:
     """Gives each value of `job_data[key]` a share of the queue's limit.
 
-    Source: hipq README, the regions east 40 %, north 30 %, west 30 %. Values that are not named
+    For example regions: east 40 %, north 30 %, west 30 %. Values that are not named
     share `other` (0 by default). A job heavier than its whole share runs when nothing else of that
     share runs. If the queue has no limit there are no shares.
     """

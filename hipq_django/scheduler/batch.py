@@ -439,9 +439,10 @@ class BatchScheduler(SchedulerContext):
         with worker_transaction(self.using):
             rows = Queue.objects.using(self.using).filter(pk=queue.id)
             row = locked(rows, skip_locked=True).first()
-            if row is not None and row.throttler_problem != problem:
+            is_new = row is not None and row.throttler_problem != problem
+            if is_new:
                 rows.update(throttler_problem=problem)
-        if row is not None and self.note_problem(row, problem):
+        if is_new:
             raised = None if is_hidden or isinstance(error, DatabaseError) else error
             events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 

@@ -20,7 +20,7 @@ from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.reasons import not_let_start
 from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
-from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.states import Phase
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_types
 from hipq_django.job_types.registry import find_declared
@@ -158,8 +158,6 @@ class SchedulerContext:
         self.not_marked = Isolation[int]("mark_started")
         self.not_released = Isolation[int]("release_unconfirmed")
         self.steps = companions.steps_left_alone()
-        self.problems: dict[int, str] = {}
-        """What blocks queues, as far as this worker knows; by their ids."""
 
     def be_careful_with(self, queue: Queue) -> None:
         """Claim the jobs of a queue in parts from now on, and leave those alone that fail."""
@@ -174,17 +172,6 @@ class SchedulerContext:
         """Return those of them that the database does not let start, each with the reason."""
         left = self.one_by_one.get(queue.id)
         return {pk: self._reasons[pk] for pk in left.at_fault} if left else {}
-
-    def note_problem(self, queue: Queue, problem: str) -> bool:
-        """Note what blocks a queue here, or `NONE`; return whether that is to be logged.
-
-        It is not if the queue's row says it. The row alone does not tell: another worker, for which
-        nothing blocks the queue, may have just written that.
-        """
-        before = self.problems.pop(queue.id, NONE)
-        if problem != NONE:
-            self.problems[queue.id] = problem
-        return problem not in (NONE, before, queue.throttler_problem)
 
     def claim_by(
         self,

@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
@@ -230,46 +229,6 @@ def test_a_queue_that_another_worker_is_scheduling_is_left_to_it(
 
     assert [job.queue.name for job in claimed] == ["other"]
     assert not worker.scheduler.found_nothing
-
-
-@pytest.mark.postgres
-def test_whoever_schedules_a_queue_keeps_nobody_from_enqueuing_and_answering(
-    session: Session, configure_queue: ConfigureQueue
-) -> None:
-    """Enqueue, answer and the end of a job never touch the queue's row."""
-    queue = configure_queue(THROTTLE_LIMIT=10)
-    job = hipq.enqueue("ask", job_key="k")
-    enqueue(1, name="echo")
-    worker = HandWorker()
-    worker.run_pass()
-
-    def use_the_queue() -> None:
-        hipq.enqueue("ask")
-        hipq.complete("ask", "k", response="paid")
-        worker.execute()
-        worker.save()
-
-    with transaction.atomic():
-        locked(Queue.objects.using("default").filter(pk=queue.pk)).get()
-        session(use_the_queue)
-
-    job.refresh_from_db()
-    assert job.outcome == "succeeded"
-    assert Job.objects.final().count() == 2
-
-
-@pytest.mark.postgres
-def test_a_job_that_somebody_has_locked_is_passed_over(session: Session) -> None:
-    first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
-    session.begin()
-    session(lambda: locked(Job.objects.using("default").filter(pk=first.pk)).get())
-    worker = HandWorker()
-
-    during = worker.run_pass()
-    session.roll_back()
-    after = worker.run_pass()
-
-    assert (during, after) == ([second], [first])
 
 
 # Duties by several at once

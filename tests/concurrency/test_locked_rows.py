@@ -18,9 +18,8 @@ from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.engines import engine_for, postgres
-from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Job, Queue, Worker
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.worker import POLL_SECONDS
 from tests.concurrency.sessions import Session
@@ -113,33 +112,6 @@ def test_the_results_of_other_jobs_are_written(
     assert worker.batch.ids == []
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_batch_of_locked_rows_alone_is_written_to_none(
-    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    """It is no error: that would count as the failure of a job which has succeeded."""
-    declare("work", queue="limited")(succeed)
-    Queue.objects.create(name="limited", throttle_limit=2)
-    job, other = hipq.enqueue_many([hipq.NewJob("work") for _ in range(2)])
-    worker = HandWorker(threads=1)
-    worker.run_pass()
-    lock(session, job)
-    engine, now = engine_for("default"), clock.now("default")
-    done = [(job.pk, 1, "done", True)]
-    types = list(JobType.objects.values_list("pk", flat=True))
-    wanted = ClaimRequest(room=1, limit=1, types=types)
-    choose_way(monkeypatch, way)
-
-    finished = engine.finish(done, worker.row, now)
-    choose_way(monkeypatch, way)
-    both = engine.finish_and_claim(done, job.queue, worker.row, now, wanted)
-    session.roll_back()
-
-    assert (finished, both[0]) == (set(), set())
-    assert [claimed.pk for claimed in both[1]] == [other.pk]
-    assert engine.finish(done, worker.row, now) == {job.pk}
-
-
 def test_a_locked_row_is_left_inside_of_a_transaction_and_the_others_are_written(
     declare: Declare, session: Session
 ) -> None:
@@ -182,36 +154,6 @@ def test_a_limited_queue_goes_on(declare: Declare, session: Session) -> None:
 
     assert done == 5
     assert Job.objects.filter(outcome="succeeded").count() == 6
-
-
-def test_a_key_that_somebody_is_about_to_take_is_waited_for_in_later_passes(
-    declare: Declare, session: Session
-) -> None:
-    """An open transaction may still be rolled back; then the key is free."""
-    flaky = declare("flaky")(fail_once)
-
-    @flaky.on_error
-    def other_key(job: Job) -> hipq.RetryIn:
-        job.job_key = "wanted" if job.job_key == "first" else job.job_key
-        job.priority = 7
-        return hipq.RetryIn(60)
-
-    jobs = [flaky.enqueue(job_key="first"), flaky.enqueue(job_key="second")]
-    worker = HandWorker()
-    worker.work()
-    worker.run_pass()
-    worker.execute()
-    session.begin()
-    session(lambda: flaky.enqueue(job_key="wanted"))
-
-    in_time(worker.save)
-    during = [Job.objects.get(pk=job.pk).state for job in jobs]
-    session.roll_back()
-    worker.save()
-
-    assert during == ["error", "retry"]
-    jobs[0].refresh_from_db()
-    assert (jobs[0].state, jobs[0].job_key) == ("retry", "wanted")
 
 
 def test_a_result_that_was_waited_for_in_vain_is_dropped(
@@ -259,96 +201,6 @@ def lock_table(session: Session, name: str) -> None:
     """Lock a table, as a migration does."""
     session.begin()
     session(lambda: connection.cursor().execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE"))
-
-
-def test_a_locked_inbox_keeps_no_queue_waiting_that_does_not_need_it(
-    declare: Declare, session: Session
-) -> None:
-    """Whether an answer came early is asked only of jobs with a key."""
-    declare("work")(succeed)
-    keyed = hipq.enqueue("work", job_key="k", queue="a")
-    other = hipq.enqueue("work", queue="b")
-    worker = HandWorker()
-    lock_table(session, "hipq_answer")
-
-    in_time(worker.work)
-    session.roll_back()
-    worker.run_pass()
-
-    assert Job.objects.get(pk=other.pk).state == "final"
-    assert Job.objects.get(pk=keyed.pk).state == "running"
-
-
-def test_failures_wait_for_their_table_and_keep_nothing_else_waiting(
-    declare: Declare, session: Session
-) -> None:
-    """Not even a hundred: each would wait for a tenth of a second."""
-    declare("work")(succeed)
-    declare("asks")(wait)
-    declare("fails", retry=hipq.Never())(lambda job: 1 / 0)
-    names = ["work", "asks", *["fails"] * 100, "work"]
-    jobs = hipq.enqueue_many([hipq.NewJob(name) for name in names])
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-    behind = hipq.enqueue("work")
-    lock_table(session, "hipq_attempt")
-
-    in_time(worker.run_pass)
-    session.roll_back()
-    written = [Job.objects.get(pk=jobs[n].pk) for n in (0, 1, -1)]
-    kept = len(worker.batch)
-    worker.run_pass()
-
-    assert [(job.state, job.phase) for job in written] == [
-        *(("final", "NONE"), ("running", "NONE"), ("final", "NONE"))
-    ]
-    assert kept == 101
-    assert worker.batch.ids == [behind.pk]
-    assert Job.objects.ended(Job.Outcome.FAILED).count() == 100
-
-
-def test_an_early_part_that_somebody_has_locked_keeps_only_its_job_waiting(
-    declare: Declare, session: Session
-) -> None:
-    declare("work")(wait_for_two)
-    jobs = [hipq.enqueue("work", job_key=key) for key in "abc"]
-    worker = HandWorker()
-    worker.run_pass()
-    hipq.complete("work", "b", 1, part="front")
-    worker.execute()
-    answer = Answer.objects.get(job=jobs[1])
-    session.begin()
-    session(lambda: Answer.objects.select_for_update().get(pk=answer.pk))
-
-    in_time(worker.run_pass)
-    during = [Job.objects.get(pk=job.pk).phase for job in jobs]
-    session.roll_back()
-    worker.run_pass()
-
-    assert during == ["NONE", "request", "NONE"]
-    assert worker.batch.ids == []
-    answer.refresh_from_db()
-    assert answer.status == "accepted"
-
-
-def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
-    declare: Declare, session: Session
-) -> None:
-    declare("asked")(wait)
-    jobs = [hipq.enqueue("asked", job_key=key) for key in "ab"]
-    HandWorker().work()
-    for key in "ab":
-        AnswerFactory.create(job_type="asked", job_key=key)
-    lock(session, jobs[0])
-
-    in_time(lambda: early_answers.match_early(get_instance()))
-    session.roll_back()
-    during = [Job.objects.get(pk=job.pk).state for job in jobs]
-    early_answers.match_early(get_instance())
-
-    assert during == ["running", "final"]
-    assert Job.objects.final().count() == 2
 
 
 def lock_answers_for_a_try(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

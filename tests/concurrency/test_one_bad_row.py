@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -111,6 +112,40 @@ class Start(Move):
     def moved(self) -> set[str]:
         started = Job.objects.running().filter(prefetched=False)
         return set(started.values_list("job_key", flat=True))
+
+
+class HandOut(Move):
+    """That responses are given to their handlers."""
+
+    bad = f"{Move.bad} AND NEW.phase = 'response'"
+
+    def prepare(self, declare: Declare) -> None:
+        declare("asks")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
+        for key in KEYS:
+            hipq.enqueue("asks", job_key=key)
+        self.worker.work()
+        for key in KEYS:
+            hipq.complete("asks", key, "yes")
+
+    def step(self) -> None:
+        self.worker.work()
+
+
+class PutOff(Move):
+    """That jobs whose windows have closed wait for the next opening."""
+
+    bad = f"{Move.bad} AND NEW.scheduled_run_time <> OLD.scheduled_run_time"
+
+    def prepare(self, declare: Declare) -> None:
+        super().prepare(declare)
+        self.began = timezone.now()
+        opening = self.began + timedelta(hours=12)
+        window = f"{opening:%H:%M}-{opening + timedelta(minutes=1):%H:%M}"
+        Job.objects.update(time_windows=[window])
+
+    def moved(self) -> set[str]:
+        later = Job.objects.filter(scheduled_run_time__gt=self.began)
+        return set(later.values_list("job_key", flat=True))
 
 
 class Result(Move):
@@ -228,7 +263,7 @@ class RunOfANode(Move):
         return {key for key, node in self.nodes.items() if node.status in ("completed", "failed")}
 
 
-MOVES = [Claim, Start, Result, Decision, EarlyAnswer, Fired, TimedOut, RunOfANode]
+MOVES = [Claim, Start, HandOut, PutOff, Result, Decision, EarlyAnswer, Fired, TimedOut, RunOfANode]
 
 
 @pytest.fixture(params=CAUSES)

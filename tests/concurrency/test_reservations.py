@@ -9,15 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models import F
-from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.clock import steady
-from hipq_django.domain.states import State
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker, catalog
 from hipq_django.processes.own_threads import ResultWriter
@@ -28,7 +25,6 @@ from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
-from tests.faults import breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.threads import Crew, reservations_last, working
@@ -173,28 +169,6 @@ def test_a_reservation_that_holds_is_confirmed_and_starts(
     assert started.deadline >= claimed.deadline + timedelta(seconds=RESERVATION_SECONDS)
 
 
-def test_a_reservation_whose_window_closed_does_not_start(
-    slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
-    hipq.enqueue("slow")
-    hipq.enqueue("swift", job_key="swift", time_windows=["00:00-24:00"])
-    with working(Crew(1)) as crew:
-        crew.scheduler.run_once()
-        slow.wait_for(1)
-        crew.scheduler.run_once()
-        wait_until(lambda: quick_job().state == State.RUNNING)
-        [claim] = [claim for claim in crew.batch if claim.id == quick_job().pk]
-        tomorrow = timezone.localtime() + timedelta(hours=12)
-        closed = f"{tomorrow:%H:%M}-{tomorrow + timedelta(minutes=1):%H:%M}"
-        claim.snapshot = claim.snapshot._replace(time_windows=(closed,))
-        wait_for_stale_claims(crew)
-        slow.end()
-        crew.pool.await_done(PATIENCE_SECONDS)
-
-    assert ran == []
-
-
 Reserve = Callable[[HandWorker], Job]
 
 
@@ -320,66 +294,8 @@ def test_so_are_responses_and_decisions(reserve: Reserve) -> None:
     assert started.deadline == claimed.deadline + timedelta(seconds=waited)
 
 
-class Asking(Crew):
-    """Threads that are told whether a claim holds only when the test wants them to be."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.asked = threading.Event()
-        self.told = threading.Event()
-
-    def _confirm(self, claim: Claim) -> bool:
-        self.asked.set()
-        self.told.wait(PATIENCE_SECONDS)
-        return super()._confirm(claim)
-
-
-def test_a_job_is_not_marked_while_a_thread_asks_whether_it_may_start(
-    slow: Slow, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that dies then has not lost it."""
-    with working(Asking()) as crew:
-        job = reserve_behind(slow, crew, reserve, monkeypatch)
-        wait_for_stale_claims(crew)
-        slow.end()
-        crew.asked.wait(PATIENCE_SECONDS)
-        asked = steady()
-        wait_until(lambda: steady() > asked + RESERVATION_SECONDS)
-        crew.scheduler.run_once()
-        meanwhile = prefetched(job)
-        crew.told.set()
-        crew.pool.await_done(PATIENCE_SECONDS)
-
-    assert meanwhile
-    assert not prefetched(job)
-
-
 def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
-
-
-def run_quick_jobs(crew: Crew) -> None:
-    """Let the threads learn that jobs are quick, so that more are claimed ahead."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while crew.pool.prefetch_slots() < 2:
-        assert time.monotonic() < deadline, "they never were quick"
-        hipq.enqueue_many([hipq.NewJob("swift")] * 50)
-        while Job.objects.live().exists():
-            crew.scheduler.run_once()
-            crew.pool.await_done(PATIENCE_SECONDS)
-
-
-def test_threads_at_slow_jobs_claim_nothing_ahead(
-    slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However quick those before them were."""
-    with working(Crew(2)) as crew:
-        run_quick_jobs(crew)
-        hipq.enqueue_many([hipq.NewJob("slow")] * 2)
-        while len(slow.started) < 2:
-            crew.scheduler.run_once()
-        wait_until(lambda: crew.pool.prefetch_slots() == 0)
-        slow.end()
 
 
 def test_with_too_many_results_unwritten_nothing_is_claimed(
@@ -554,61 +470,6 @@ def test_what_a_claim_that_took_long_does_not_know_is_seen(
 
     [claim] = worker.claims
     assert not is_fresh(claim, moved_clock.moment)
-
-
-@pytest.mark.postgres
-def test_a_claim_that_was_quick_is_not_looked_at_again(
-    slow_claim: SlowClaim, moved_clock: Clock, ran: list[int]
-) -> None:
-    hipq.enqueue("swift")
-    slow_claim("claim_due", 0.04, lambda: Queue.objects.update(paused=True))
-    worker = HandWorker()
-    sent = moved_clock.moment
-
-    worker.run_pass()
-
-    [claim] = worker.claims
-    assert is_fresh(claim, sent + RESERVATION_SECONDS)
-    assert not is_fresh(claim, sent + RESERVATION_SECONDS + 0.001)
-
-
-def test_a_database_that_is_far_away_is_known_as_of_its_reply(
-    monkeypatch: pytest.MonkeyPatch, moved_clock: Clock, ran: list[int]
-) -> None:
-    hipq.enqueue("swift")
-    worker = HandWorker()
-    worker.run_pass()
-    [claim] = worker.claims
-
-    def after(seconds: float) -> bool:
-        def far_away(run: Any, *arguments: Any) -> Any:
-            moved_clock.moment += seconds
-            return run(*arguments)
-
-        moved_clock.moment += 1.0
-        with connection.execute_wrapper(far_away):
-            context.look_again([claim], "default")
-        return is_fresh(claim, moved_clock.moment + RESERVATION_SECONDS / 2)
-
-    assert after(0.4)
-    assert not after(1.1)
-
-
-def test_a_look_that_fails_is_left_to_the_threads(
-    moved_clock: Clock, ran: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    hipq.enqueue("swift")
-    worker = HandWorker()
-    worker.run_pass()
-    [claim] = worker.claims
-    moved_clock.moment += 1.0
-
-    with breaking(1) as faults:
-        context.look_again([claim], "default")
-
-    assert faults.place
-    assert not is_fresh(claim, moved_clock.moment)
-    assert "event=claim_check_failed" in caplog.text
 
 
 @pytest.fixture

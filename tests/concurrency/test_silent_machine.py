@@ -13,13 +13,10 @@ from django.db import Error, connection, transaction
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.maintenance import early_answers, recovery, retention
+from hipq_django.maintenance import recovery, retention
 from hipq_django.models import Job, Queue
-from hipq_django.sources import Received
-from hipq_django.sources.settings import SourceSettings
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -119,27 +116,6 @@ def take_over(declare: Declare) -> Step:
     return lambda: recovery.recover_lost(get_instance())
 
 
-def match_an_early_answer(declare: Declare) -> Step:
-    hipq.enqueue("ask", job_key="k")
-    HandWorker().work()
-    answer = hipq.complete("ask", "other", response="paid")
-    type(answer).objects.filter(pk=answer.pk).update(job_key="k")
-    return lambda: early_answers.match_early(get_instance())
-
-
-def take_messages(declare: Declare) -> Step:
-    hipq.enqueue("ask", job_key="k")
-    HandWorker().work()
-    name = f"{__name__}.{to_answer.__name__}"
-    intake = Intake(get_instance(), SourceSettings("bank", "no.source", name, {}, batch_size=1))
-    return lambda: intake.take_all([Received(b"paid")])
-
-
-def to_answer(received: Received) -> hipq.NewAnswer:
-    """Return what a message of the test says."""
-    return hipq.NewAnswer("ask", "k", response=received.body.decode())
-
-
 def prune(declare: Declare) -> Step:
     hipq.enqueue("echo")
     HandWorker().work()
@@ -158,21 +134,14 @@ def report(declare: Declare) -> Step:
     return partial(handling(declare).report, 50, "half way")
 
 
-def store_an_atomic_step(declare: Declare) -> Step:
-    return partial(handling(declare).step, "charge", lambda: 1, atomic=True)
-
-
 @pytest.mark.parametrize(
     "prepare",
     [
         report,
-        store_an_atomic_step,
         claim_with_windows,
         claim_from_a_limited_queue,
         write_a_failure,
         take_over,
-        match_an_early_answer,
-        take_messages,
         prune,
     ],
 )

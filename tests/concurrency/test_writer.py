@@ -170,17 +170,3 @@ def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
     crew.scheduler.persist_batch()
 
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
-
-
-def test_many_results_are_the_writers_before_it_comes(gate: threading.Event) -> None:
-    """Else the scheduler would write them, and claim nothing meanwhile."""
-    with working(Crew(MANY)) as crew:
-        crew.scheduler.run_once()
-        gate.set()
-        crew.pool.await_done(PATIENCE_SECONDS)
-
-        crew.batch.hand_to_writer()
-        written = crew.scheduler.persist_batch()
-
-    assert written == []
-    assert crew.batch.unwritten == MANY

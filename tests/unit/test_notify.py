@@ -19,16 +19,6 @@ def spoken(*moments: float) -> list[float]:
     return [moment for moment in moments if notify._may_notify(KEY, moment)]
 
 
-def test_the_first_enqueue_wakes_and_those_right_after_it_do_not() -> None:
-    assert spoken(0, 0.01, 0.04, 0.06) == [0, 0.06]
-
-
-def test_each_queue_has_its_own_pause() -> None:
-    other = ("default", 2)
-
-    assert (notify._may_notify(KEY, 0), notify._may_notify(other, 0)) == (True, True)
-
-
 def test_after_a_burst_it_wakes_early_again() -> None:
     burst = spoken(*(number / 1_000 for number in range(2_000)))
 

@@ -6,7 +6,6 @@ import pytest
 
 from hipq_django.scheduler.polling import (
     MAX_SCAN_PAUSE,
-    PROBE_SECONDS,
     QUICK_SECONDS,
     SCAN_SHARE,
     SHARE,
@@ -18,40 +17,6 @@ from hipq_django.scheduler.polling import (
 
 SLOW = 2 * QUICK_SECONDS
 AT = 100.0
-
-
-def looked(*looks: tuple[float, bool]) -> ProbePacer:
-    """Return what remembers looks, each of so many seconds, whole ones and others, until `AT`."""
-    remembered = ProbePacer()
-    for seconds, whole in looks:
-        remembered.record(AT - seconds, AT, full_scan=whole, has_found=True)
-    assert remembered.defer_probe(AT)
-    return remembered
-
-
-def test_others_wait_for_a_moment_only() -> None:
-    looks = looked((0.0, True))
-
-    assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
-    assert not looks.defer_probe(AT + PROBE_SECONDS * 1.01)
-
-
-def test_after_a_look_that_found_nothing_they_wait_from_the_first_turn() -> None:
-    """A worker that is woken serves who has called it, without another look."""
-    looks = ProbePacer()
-    looks.record(AT - 1, AT - 1, full_scan=True, has_found=False)
-
-    assert looks.defer_probe(AT)
-    assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
-
-
-def test_quick_looks_are_whole() -> None:
-    looks = ProbePacer()
-    assert looks.is_full_scan_due(0.0)
-
-    looks.record(AT, AT + QUICK_SECONDS / 2, full_scan=True, has_found=False)
-
-    assert looks.is_full_scan_due(AT)
 
 
 def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
@@ -92,13 +57,6 @@ def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
     assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01)
 
 
-def test_once_that_was_in_vain_the_next_time_has_pauses() -> None:
-    scans = scanned(0.02)
-    scans.record(QUEUE, AT + 1, AT + 1.02, LIMITS, full_scan=False)
-
-    assert not scans.may_begin(QUEUE, AT + 1.03)
-
-
 def test_what_may_change_a_verdict_ends_the_pause() -> None:
     scans = scanned(0.5)
     scans.note_limits(QUEUE, LIMITS)
@@ -108,21 +66,6 @@ def test_what_may_change_a_verdict_ends_the_pause() -> None:
     scans = scanned(0.5)
     scans.forget(QUEUE)
     assert scans.may_begin(QUEUE, AT)
-
-
-@pytest.mark.parametrize(
-    ("looked_at", "started", "most"), [(0, 0, False), (500, 249, False), (500, 250, True)]
-)
-def test_most_of_what_a_look_was_for_started_or_not(
-    looked_at: int, started: int, most: bool
-) -> None:
-    scans = HeldBackScans()
-    assert not scans.start_most(1)
-
-    scans.gave(1, looked_at, started)
-    scans.gave(2, 1, 1)
-
-    assert scans.start_most(1) is most
 
 
 # How long jobs whose starts are counted may take to start

@@ -48,29 +48,6 @@ def test_a_queue_without_anything_to_do_has_no_turn(found: QueueWork, has_turn: 
     assert QueueRotation().after_probe([found]) == ([found] if has_turn else [])
 
 
-def test_those_whose_turn_did_not_come_are_next_in_their_order_and_once() -> None:
-    turns = QueueRotation()
-    turns.served(A)
-    order = turns.after_probe(busy(A, B, C))
-
-    turns.keep_rest(order[1:])
-
-    assert names(turns.pop_next()) == ["c", "a"]
-    assert turns.pop_next() == []
-
-
-def test_a_called_queue_comes_before_those_that_were_left_and_once() -> None:
-    turns = QueueRotation()
-    turns.after_probe(busy(A, B, C))
-    turns.keep_rest(busy(B, C))
-
-    turns.put_first("c")
-    turns.put_first("c")
-    turns.put_first("unknown")
-
-    assert names(turns.pop_next()) == ["c", "b"]
-
-
 def test_of_several_called_queues_the_one_that_was_served_last_comes_last() -> None:
     """However much it has: others may have been called for a job or two."""
     turns = QueueRotation()

@@ -70,17 +70,6 @@ def test_moments_texts_and_numbers_may_stand_at_several_places() -> None:
         assert found == [(job.pk, job.scheduled_run_time) for job in rows]
 
 
-def test_a_flat_list_has_the_values_themselves() -> None:
-    @built_once
-    def data(pk: int, using: str) -> Any:
-        return Job.objects.using(using).filter(pk=pk).values_list("job_data", flat=True)
-
-    job = JobFactory.create(job_data={"a": [True, None]})
-
-    assert data(job.pk, "default") == [{"a": [True, None]}]
-    assert data(job.pk + 1, "default") == []
-
-
 def test_related_rows_are_read_with_it(django_assert_num_queries: Any) -> None:
     @built_once
     def joined(pk: int, using: str) -> QuerySet[Job]:
@@ -124,24 +113,3 @@ def test_what_is_always_the_same_stands_in_the_text_on_sqlite() -> None:
 
     if connection.vendor == "sqlite":
         assert given == [[1, 0]]
-
-
-def test_what_cannot_be_built_once_is_refused() -> None:
-    @built_once
-    def unused(pk: int, _number: int, using: str) -> QuerySet[Job]:
-        return Job.objects.using(using).filter(pk=pk)
-
-    @built_once
-    def changed(pk: int, using: str) -> QuerySet[Job]:
-        return Job.objects.using(using).filter(pk=pk + 1)
-
-    @built_once
-    def named(pk: int, using: str) -> Any:
-        return Job.objects.using(using).filter(pk=pk).values("pk")
-
-    with pytest.raises(TypeError, match=r"unused does not use each of its values"):
-        unused(1, 2, "default")
-    with pytest.raises(TypeError, match=r"changed does not use each of its values"):
-        changed(1, "default")
-    with pytest.raises(TypeError, match="named asks for dictionaries"):
-        named(1, "default")

@@ -70,20 +70,6 @@ def test_reading_the_clock_costs_no_query(django_assert_num_queries: Any) -> Non
         assert clock.now("default").tzinfo is UTC
 
 
-@pytest.mark.postgres
-def test_who_has_measured_nothing_yet_measures_when_asked() -> None:
-    with time_machine.travel(datetime.now(UTC) + HOUR):
-        assert is_now(clock.now("default"), database_time())
-
-
-def test_time_passes_between_two_measurements(time_passes: Passing) -> None:
-    before = clock.now("default")
-
-    time_passes.seconds += 30
-
-    assert timedelta(seconds=30) <= clock.now("default") - before < timedelta(seconds=35)
-
-
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 def test_no_step_of_this_machines_clock_is_believed_between_two_measurements(
     step: timedelta,
@@ -93,13 +79,6 @@ def test_no_step_of_this_machines_clock_is_believed_between_two_measurements(
 
     with time_machine.travel(before + step):
         assert is_now(clock.now("default"), before)
-
-
-@pytest.mark.postgres
-def test_on_postgresql_it_is_not_believed_after_one_either(stepped: Any) -> None:
-    clock.measure("default")
-
-    assert is_now(clock.now("default"), database_time())
 
 
 def test_a_process_whose_connection_persists_measures_again(

@@ -1,6 +1,6 @@
 """All engines say the same on the same rows."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,10 +19,8 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK, Order
 from hipq_django.domain.states import NONE
 from hipq_django.domain.throttling import RunningJob, admit_by_weight
-from hipq_django.engines import engine_for, functions
+from hipq_django.engines import engine_for
 from hipq_django.engines.base import Engine
-from hipq_django.engines.functions import has_functions
-from hipq_django.engines.postgres import PostgresEngine
 from hipq_django.engines.sql import SqlEngine
 from hipq_django.engines.values import ClaimRequest, Concluded, Failing, ScanBounds, Which
 from hipq_django.models import (
@@ -172,10 +170,6 @@ def test_throttlers_see_the_running_jobs_of_one_queue(
     ]
 
 
-def test_of_an_idle_queue_throttlers_see_nothing(engine: Engine) -> None:
-    assert engine.running(Queue.objects.create(name="q"), [own_throttler]) == []
-
-
 @pytest.mark.parametrize(
     ("running", "head", "fits"),
     [([2.9], 0.1, True), ([2.9], 0.101, False), ([0.1] * 9, 2.1, True), ([1], 7, False),
@@ -193,30 +187,6 @@ def test_in_a_strict_queue_the_first_due_job_must_fit(
     has_room = sum(running) < 3 or head == 0
     assert looked(engine, queue, is_strict=True)[0] is fits
     assert looked(engine, queue)[0] is has_room
-
-
-def test_a_job_with_windows_is_looked_at_whatever_it_weighs(worker: Worker) -> None:
-    """Where they are closed it is given another time, and those behind it may start."""
-    engine, queue = engine_for("default"), Queue.objects.create(name="q", throttle_limit=3)
-    claim(engine, add(queue="q"), worker)
-    [heavy] = add(queue="q", throttle_factor=3)
-    Job.objects.filter(pk=heavy.pk).update(time_windows=["00:00-01:00"])
-
-    assert looked(engine, queue, is_strict=True)[0] is True
-
-
-def test_the_head_of_a_queue_tells_of_critical_jobs_behind_it(
-    engine: Engine, worker: Worker
-) -> None:
-    queue = Queue.objects.create(name="q", throttle_limit=3)
-    first, *_ = add(3, queue="q")
-
-    before = engine.first_page(queue, timezone.now(), 1)
-    add(queue="q", throttle_factor=0)
-    after = engine.first_page(queue, timezone.now(), 1)
-
-    assert ([job.pk for job in after.jobs], after.load) == ([first.pk], Decimal(0))
-    assert (before.has_critical, after.has_critical) == (False, True)
 
 
 def test_a_look_sees_responses_and_errors_in_nobodys_hands(engine: Engine, worker: Worker) -> None:
@@ -247,15 +217,6 @@ def test_due_jobs_come_in_their_order_behind_a_place_without_some_types(engine: 
     assert behind == rest[:2]
     assert jobs[3] not in known
     assert [job.job_data for job in everything if job in jobs[:3]] == [{"n": n} for n in range(3)]
-
-
-def test_only_critical_jobs_are_found_where_only_they_are_wanted(engine: Engine) -> None:
-    queue = Queue.objects.create(name="q")
-    add(2, queue="q")
-    critical = add(2, queue="q", throttle_factor=0)
-
-    soon = timezone.now() + timedelta(seconds=1)
-    assert engine.due(queue, soon, 10, Which(critical=True)) == critical
 
 
 def test_a_claim_writes_what_the_copies_say(engine: Engine, worker: Worker) -> None:
@@ -409,27 +370,6 @@ def test_a_job_whose_answer_came_early_is_not_claimed_at_once(worker: Worker, li
 
     assert claim_due(worker) == [first]
     assert second in Job.objects.waiting()
-
-
-@pytest.mark.postgres
-@pytest.mark.django_db(transaction=True)
-def test_what_is_sent_together_is_one_transaction(worker: Worker) -> None:
-    """Also where the driver cannot send two statements at once."""
-    engine = PostgresEngine("default")
-    options = connection.settings_dict["OPTIONS"]
-    both = "SELECT pg_current_xact_id()::text", "SELECT pg_current_xact_id()::text || %s"
-
-    together = engine._fetch_both(*both, [], [""])
-    options["server_side_binding"] = True
-    connection.close()
-    try:
-        one_by_one = engine._fetch_both(*both, [], [""])
-    finally:
-        del options["server_side_binding"]
-        connection.close()
-
-    assert together[0] == together[1]
-    assert one_by_one[0] == one_by_one[1]
 
 
 def failed_once(error: str, **changes: Any) -> list[dict[str, Any]]:
@@ -713,30 +653,6 @@ def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -
     assert run_due_jobs() == len(jobs) + 1
     assert Job.objects.filter(outcome="succeeded").count() == len(jobs)
     assert Job.objects.filter(outcome="failed").count() == 1
-
-
-@pytest.fixture
-def other_schema(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An alias of the same database, in which another schema is visible."""
-    settings = connections["default"].settings_dict
-    options = settings["OPTIONS"] | {"options": "-c search_path=pg_catalog"}
-    monkeypatch.setitem(connections.settings, "elsewhere", settings | {"OPTIONS": options})
-    connections["elsewhere"].connect()
-    yield "elsewhere"
-    connections["elsewhere"].close()
-    del connections["elsewhere"]
-
-
-@pytest.mark.postgres
-@pytest.mark.parametrize("turn", [1, -1])
-def test_the_functions_are_looked_for_by_each_alias(
-    turn: int, other_schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(functions, "_found", {})
-
-    has = {alias: has_functions(alias) for alias in ("default", other_schema)[::turn]}
-
-    assert has == {"default": True, other_schema: False}
 
 
 def test_runs_of_schedules_are_stored_as_they_are(engine: Engine) -> None:

@@ -26,10 +26,6 @@ def repeatable_read(transactional_db: None) -> Iterator[None]:
     set_level("READ COMMITTED")
 
 
-def test_the_databases_own_level_is_fine() -> None:
-    check_isolation("default")
-
-
 @pytest.mark.postgres
 @pytest.mark.usefixtures("repeatable_read")
 def test_any_other_level_is_refused_with_the_way_out() -> None:

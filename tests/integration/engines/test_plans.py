@@ -6,7 +6,6 @@ jobs, with statistics that are fresh, missing, or of a table that looked quite d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -27,7 +26,7 @@ from hipq_django.domain.ordering import Order
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.statements import IS_EARLY
 from hipq_django.maintenance import early_answers, recovery, reranking, retention
-from hipq_django.models import Answer, Batch, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.overview import take
@@ -399,19 +398,6 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
     assert found == ([0, BUSY, BUSY, BUSY, 0, 1] if find_something else [0] * 6)
 
 
-def test_early_answers_under_a_former_name(queue: Queue, declare: Declare) -> None:
-    declare("renamed", queue="q", aliases=["former"])(lambda job: hipq.WAIT)
-    hipq.enqueue("renamed", job_key="early")
-    HandWorker("q").work()
-    AnswerFactory.create(job_type="former", job_key="early")
-
-    with watched_plans() as plans:
-        found = early_answers.match_early(get_instance())
-
-    assert_good(plans)
-    assert found == 1
-
-
 @pytest.mark.usefixtures("planner")
 def test_the_release_of_what_followed(queue: Queue) -> None:
     """By the process that has ended what the jobs waited for, and by the sweep."""
@@ -433,22 +419,6 @@ def test_the_release_of_what_followed(queue: Queue) -> None:
     assert_good(plans)
     # Each link looks up its job, and meets the versions from before its end.
     assert_good(more, pages=BUSY * BUSY)
-
-
-def test_the_links_of_a_job_among_many(queue: Queue) -> None:
-    """They are found by an index, whatever others wait for."""
-    execute(
-        """INSERT INTO hipq_link (job_id, needs_job_id, "on", part, is_told)
-        SELECT id, id - 1, 'final', '', false FROM hipq_job"""
-    )
-    needed = hipq.enqueue("echo", queue="q")
-    hipq.enqueue("echo", queue="q", after=[needed])
-
-    with watched_plans() as plans:
-        unhold_after([needed.pk], "default")
-
-    whole = re.compile(r"(Seq Scan|SCAN) hipq_link\b(?! USING)")
-    assert [plan.text for plan in plans if whole.search(plan.text)] == []
 
 
 def test_the_look_for_wrong_ranks(queue: Queue) -> None:
@@ -478,21 +448,6 @@ def test_a_batch_that_is_pruned(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
     assert len(moments) == BUSY
 
 
-def test_batches_without_jobs_that_are_pruned(queue: Queue) -> None:
-    then = clock.now("default") - timedelta(days=1)
-    Batch.objects.bulk_create([Batch(create_time=then) for _ in range(BUSY)])
-    with hipq.batch() as batch:
-        batch.enqueue_many([hipq.NewJob("echo", queue="q")] * BUSY)
-    Batch.objects.filter(pk=batch.pk).update(create_time=then)
-
-    with watched_plans() as plans:
-        deleted = retention._delete(retention._without_jobs(get_instance()), "pk")
-
-    assert_good(plans)
-    assert deleted == BUSY
-    assert Batch.objects.get() == batch
-
-
 @pytest.mark.parametrize("outcome", ["failed", "timed_out"])
 def test_the_list_of_jobs_with_one_outcome(
     admin_client: Client, backlog: str, outcome: str
@@ -511,12 +466,3 @@ def test_the_counts_of_hipq_status(queue: Queue, monkeypatch: pytest.MonkeyPatch
 
     assert_good(plans)
     assert (found.due, found.scheduled) == (0, BUSY + 1)
-
-
-@pytest.mark.embedded
-def test_a_sort_of_the_backlog_is_found() -> None:
-    with watched_plans() as plans:
-        list(Job.objects.filter(state=State.INITIAL).order_by("rank", "timeout")[:3])
-
-    with pytest.raises(AssertionError, match="the backlog is sorted"):
-        assert_good(plans)

@@ -24,8 +24,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.maintenance import recovery, reranking
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.schedules import declared
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from tests.admin_pages import ACTION_BOX, html, list_url, page_url
 from tests.declaring import Declare
 from tests.router import REPLICA
@@ -106,19 +105,6 @@ def test_jobs_are_enqueued_and_answered(instance: str) -> None:
     run_due_jobs(instance=instance)
 
     assert [fresh(job).outcome for job in (one, two, three, four)] == ["succeeded"] * 4
-
-
-def test_errors_early_answers_and_retries_are_worked_off(instance: str) -> None:
-    failed = sent(instance, "send", "k1")
-    hipq.fail("send", "k1", error="no", instance=instance)
-    hipq.complete("send", "k2", "early", instance=instance)
-    early = sent(instance, "send", "k2")
-    run_due_jobs(instance=instance)
-    hipq.fail("send", "k1", error="no", instance=instance)
-    run_due_jobs(instance=instance)
-
-    assert (fresh(failed).outcome, fresh(early).result) == ("failed", "early")
-    assert Attempt.objects.using(failed.using).filter(job=failed).count() == 2
 
 
 def test_operators_move_jobs(instance: str) -> None:
@@ -204,37 +190,6 @@ def test_jobs_that_were_read_from_a_replica_are_moved(instance: str, standby: st
     assert hipq.explain(read(jobs[2]))
 
 
-def test_jobs_follow_others_and_schedules(instance: str, declare: Declare) -> None:
-    declare("stepping", instance=instance)(lambda job: job.step("first", lambda: 1))
-    nightly = hipq.Cron("0 2 * * *")
-    declare("nightly", instance=instance, schedule=nightly)(lambda job: None)
-    declared.sync(instance)
-    with hipq.batch(instance=instance, then=hipq.NewJob("stepping")) as batch:
-        first = batch.enqueue(hipq.NewJob("stepping"))
-    after = hipq.enqueue("stepping", after=[first], instance=instance)
-    hipq.schedule("hourly", hipq.NewJob("stepping"), hipq.Every(hours=1), instance=instance)
-
-    made = [hipq.run_schedule(name, instance=instance) for name in ("hourly", "nightly")]
-    run_due_jobs(instance=instance)
-
-    assert [fresh(job).outcome for job in (after, *made)] == ["succeeded"] * 3
-    jobs = Job.objects.using(after.using)
-    assert (jobs.filter(outcome="succeeded").count(), jobs.count()) == (5, 5)
-
-
-def test_nodes_run(instance: str) -> None:
-    spec = {
-        "nodes": {"jobs": {"jobs": "seeing", "key": "id"}},
-        "inputs": {"x": "jobs.in"},
-        "outputs": {"done": "jobs.out"},
-    }
-    graph = flow.start(spec, instance=instance, data={"x": [{"id": "a"}]})
-
-    testing.drain(instance=instance)
-
-    assert graph.outputs["done"].read()["result"] == ["default", "seeing", {}]
-
-
 def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
     config, out = get_instance(instance), StringIO()
     hipq.enqueue("seeing", instance=instance)
@@ -253,20 +208,6 @@ def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
     call_command("hipq_prune", instance=instance, days=0, stdout=out)
 
     assert not Job.objects.using(config.database).exists()
-
-
-def test_a_signed_url_is_answered(instance: str, client: Client, settings: Settings) -> None:
-    settings.HIPQ = {
-        name: {"DATABASE": name, "CALLBACK_BASE_URL": "http://testserver"}
-        for name in INSTANCES.values()
-    }
-    job = sent(instance, "send", "k")
-
-    response = client.post(
-        hipq.callback_url(fresh(job)), '{"response": "yes"}', content_type="application/json"
-    )
-
-    assert (response.status_code, fresh(job).result) == (200, "yes")
 
 
 @pytest.mark.urls("tests.other_admin_urls")

@@ -15,14 +15,13 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.database import clock, isolation
-from hipq_django.database.errors import LockedRowError
 from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.engines import engine_for
 from hipq_django.models import Attempt, Job, Queue
 from hipq_django.models.catalog import get_queue
-from hipq_django.scheduler import admission, batch, current_batch, persisting, polling
+from hipq_django.scheduler import batch, current_batch, persisting, polling
 from hipq_django.scheduler.executor import execute
 from hipq_django.transitions.values import Released
 from tests.declaring import Declare
@@ -61,44 +60,6 @@ def test_a_worker_claims_no_more_than_its_free_threads() -> None:
     assert len(worker.run_pass()) == 2
     assert len(worker.run_pass()) == 0
     assert states() == ["running"] * 2 + ["initial"] * 3
-
-
-class BusyFromNowOn(HandWorker):
-    """Its only thread is free for so many looks; then it is not: it has taken something up."""
-
-    def __init__(self, looks: int) -> None:
-        super().__init__(threads=1)
-        self.looks = looks
-
-    def free_slots(self) -> int:
-        """Return how many jobs would start at once."""
-        self.looks -= 1
-        return 0 if self.looks < 0 else super().free_slots()
-
-
-@pytest.mark.parametrize(
-    ("options", "windows"), [({}, []), ({"THROTTLE_LIMIT": 3}, ["00:00-24:00"])]
-)
-def test_threads_may_become_busy_at_any_moment_of_a_pass(
-    configure_queue: ConfigureQueue, options: dict[str, Any], windows: list[str]
-) -> None:
-    """What was free when a worker looked first may not be so when it looks again."""
-    configure_queue(**options)
-    for looks in range(1, 100):
-        jobs = hipq.enqueue_many([hipq.NewJob("echo", time_windows=windows)] * 2)
-        worker = BusyFromNowOn(looks)
-
-        claimed = worker.run_pass()
-
-        assert len(claimed) <= 1
-        worker.execute()
-        worker.save()
-        run_due_jobs()
-        assert not Job.objects.live().exists()
-        assert {Job.objects.get(pk=job.pk).attempt for job in jobs} == {1}
-        if worker.looks >= 0:
-            return  # it was free to the end
-    pytest.fail("the pass has no end")
 
 
 def test_jobs_that_are_claimed_ahead_are_marked() -> None:
@@ -159,23 +120,6 @@ def test_of_two_results_of_a_claim_the_first_counts(is_put_back_first: bool) -> 
     job.refresh_from_db()
     assert (unfinished, worker.batch.ids) == (0, [])
     assert job.state == ("retry" if is_put_back_first else "final")
-
-
-def test_a_settled_job_leaves_the_batch_and_an_unsettled_one_stays() -> None:
-    """T31: current batch = current - settled + admitted."""
-    enqueue(3)
-    worker = HandWorker(threads=2)
-    worker.run_pass()
-    first, second = worker.claims
-    worker.claims.remove(second)
-    worker.execute()
-    worker.claims.append(second)
-
-    worker.run_pass()
-
-    assert first.id not in worker.batch.ids
-    assert second.id in worker.batch.ids
-    assert len(worker.batch) == 2
 
 
 def test_a_job_is_read_from_the_database_before_it_runs_again(declare: Declare) -> None:
@@ -331,33 +275,6 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
     assert (job.outcome, job.error) == ("failed", "OperationalError: out of memory")
 
 
-class RefusingOnce(Refusing):
-    """Does so the first time only."""
-
-    def __call__(self, run: Any, sql: str, params: Any, *arguments: Any) -> Any:
-        if self.times:
-            return run(sql, params, *arguments)
-        return super().__call__(run, sql, params, *arguments)
-
-
-def test_a_wait_for_a_lock_is_no_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
-    (job,) = enqueue(1)
-    worker, time = HandWorker(), Passing(monkeypatch)
-    worker.run_pass()
-    worker.execute()
-    with worker.batch.lease() as lease:
-        lease.isolation.leave(lease.results[0].claim, LockedRowError())
-        lease.defer()
-    time.seconds += PATIENCE_SECONDS + 1
-
-    with connection.execute_wrapper(RefusingOnce()):
-        worker.save()
-    time.seconds += 1
-    worker.save()
-
-    assert Job.objects.get(pk=job.pk).outcome == "succeeded"
-
-
 @pytest.mark.parametrize("limit", [0, 5])
 def test_a_fault_of_the_fast_path_fails_no_job(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: int
@@ -404,22 +321,6 @@ def test_queues_take_turns() -> None:
     served = [worker.work()[0].queue.name for _ in range(9)]
 
     assert {served.count(name) for name in ("a", "b", "c")} == {3}
-
-
-def test_a_queue_that_fills_all_slots_pass_after_pass_does_not_keep_others_from_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is called first, because it has more; the others are found by the next look."""
-    monkeypatch.setattr(admission, "PAGE_SIZE", 1)
-    hipq.enqueue_many([hipq.NewJob("echo", queue="many") for _ in range(300)])
-    worker = HandWorker(threads=1)
-    worker.work()
-    other = hipq.enqueue("echo", queue="other")
-
-    while other not in worker.work():
-        pass
-
-    assert Job.objects.live().exists(), "it was served when the others were done"
 
 
 def test_a_queue_whose_first_job_needs_a_look_is_not_kept_waiting_by_others() -> None:
@@ -487,24 +388,6 @@ def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
     polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
     assert {job.queue.name for job in first} == {"many"}
     assert {job.pk for job in new} < {job.pk for job in second}
-    assert polling == []
-
-
-@pytest.mark.usefixtures("rare_looks")
-def test_a_throttled_queue_that_filled_a_page_is_tried_before_the_next_look(
-    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admission, "PAGE_SIZE", 3)
-    configure_queue(hipq.KeyLimit("tenant", 1))
-    jobs = hipq.enqueue_many([hipq.NewJob("echo", {"tenant": n}) for n in range(6)])
-    worker = HandWorker(threads=3)
-    first = worker.work()
-
-    with CaptureQueriesContext(connection) as statements:
-        others = worker.run_pass()
-
-    polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
-    assert first + others == jobs
     assert polling == []
 
 

@@ -210,18 +210,6 @@ def test_a_busy_worker_asks_for_a_fiftieth_of_its_time_while_nothing_is_due(cloc
     assert [clock.asks(is_busy=False), clock.asks(is_busy=False)] == [True, True]
 
 
-def test_a_busy_worker_asks_at_once_when_it_has_written_something(clock: Clock) -> None:
-    worker = HandWorker()
-    hipq.enqueue("toy", 1)
-    hipq.enqueue("plain", 2)
-    worker.run_pass()
-    worker.execute()
-    assert not clock.asks()
-    worker.save()
-
-    assert [clock.asks(), clock.asks()] == [True, False]
-
-
 def test_who_lost_a_job_writes_nothing_beside_it(toy: Toy) -> None:
     job, worker, other = hipq.enqueue("toy", 1), HandWorker(), HandWorker()
     worker.run_pass()

@@ -60,14 +60,3 @@ def test_rows_that_are_absent_are_looked_for_once_a_second(
     first = [is_asked_after(0), is_asked_after(ABSENT_SECONDS - 0.01), is_asked_after(0.02)]
     rows.note("default")
     assert [*first, is_asked_after(0)] == asked
-
-
-def test_after_an_error_nothing_is_looked_for_either() -> None:
-    def fail(using: str) -> bool:
-        raise ZeroDivisionError
-
-    rows = Presence(fail)
-    with pytest.raises(ZeroDivisionError):
-        rows("default")
-
-    assert rows("default") is False

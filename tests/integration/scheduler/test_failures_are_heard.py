@@ -7,7 +7,7 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -103,32 +103,6 @@ def test_what_a_retry_handler_decides_is_heard_with_the_traceback(
         assert logging.Formatter().format(record).count("in decline\n") == 1
 
 
-def test_the_moment_of_the_next_attempt_is_heard(
-    declare: Declare, heard: pytest.LogCaptureFixture
-) -> None:
-    declared = declare("charge")(decline)
-    declared.on_error(lambda job: hipq.RetryAt(datetime(2035, 5, 1, 12, tzinfo=UTC)))
-
-    run(declared)
-
-    [record] = heard.records
-    assert record.getMessage().endswith(' msg="tried again at 2035-05-01T12:00:00+00:00"')
-
-
-def test_what_is_not_decided_yet_is_neither_a_warning_nor_an_error(
-    declare: Declare, caplog: pytest.LogCaptureFixture
-) -> None:
-    declare("charge")(decline).on_error(lambda job: None)
-
-    with caplog.at_level(logging.INFO, logger="hipq_django"):
-        hipq.enqueue("charge")
-        run_due_jobs()
-
-    events = [(r.levelname, r.event) for r in caplog.records if hasattr(r, "event")]
-    assert ("INFO", "attempt_undecided") in events
-    assert [event for level, event in events if level != "INFO"] == ["job_failed"]
-
-
 def raising(job: Job) -> None:
     raise LookupError("no such order")
 
@@ -166,19 +140,6 @@ def test_a_decision_that_fails_is_one_error(
     assert record.exc_info[0].__name__ == kind
     reasons = hipq.explain(Job.objects.get(job_key="mine"))
     assert str(reasons[1]) == f"It was not tried again, because {why}; failed attempts: 1."
-
-
-def test_a_policy_of_the_project_that_raises_is_one_error(
-    declare: Declare, heard: pytest.LogCaptureFixture
-) -> None:
-    class Broken:
-        def decide(self, failure: Any) -> Any:
-            raise LookupError("no such policy")
-
-    run(declare("charge", retry=Broken())(decline))
-
-    [record] = heard.records
-    assert record.getMessage().endswith(': its policy raised LookupError: no such policy"')
 
 
 def test_a_time_out_and_an_error_answer_are_heard_too(

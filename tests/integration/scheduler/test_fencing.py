@@ -68,21 +68,6 @@ def test_more_jobs_than_one_batch_are_recovered(monkeypatch: pytest.MonkeyPatch)
     assert run_due_jobs() == 5
 
 
-def test_a_response_handler_that_kills_its_worker_counts_though_the_request_was_claimed_ahead(
-    declare: Declare,
-) -> None:
-    charge = declare("charge")(lambda job: hipq.WAIT)
-    charge.on_response(lambda job, response: response)
-    jobs = hipq.enqueue_many([hipq.NewJob("charge", job_key=key) for key in "ab"])
-    HandWorker(threads=1, ahead=1).work()
-    hipq.complete("charge", "b", response="paid")
-    HandWorker.crashed()
-
-    assert recover() == 1
-
-    assert jobs[1].attempts.count() == 1
-
-
 def test_the_late_result_of_a_worker_does_not_end_its_own_next_attempt(
     declare: Declare, frozen_time: Any
 ) -> None:

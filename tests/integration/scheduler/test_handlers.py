@@ -67,14 +67,6 @@ def test_a_handlers_copy_is_its_own(declare: Declare) -> None:
     assert (job.state, job.result) == ("final", "done")
 
 
-def test_a_job_that_waits_stays_running_and_in_nobodys_hands() -> None:
-    job = run("ask")
-
-    assert (job.state, job.attempt, job.worker, job.outcome) == ("running", 1, None, "NONE")
-    assert job.is_awaiting_answer
-    assert run_due_jobs() == 0
-
-
 # Async
 
 
@@ -233,19 +225,6 @@ def test_a_snoozed_job_comes_back_after_its_seconds(declare: Declare, frozen_tim
 
     assert (snoozed, wait, early) == (("retry", 1, 0), timedelta(seconds=60), 0)
     assert (job.result, job.attempt) == ("awake", 2)
-
-
-def test_neither_policy_nor_retry_handler_is_asked_about_a_snooze(declare: Declare) -> None:
-    asked: list[Job] = []
-
-    @declare("sleepy", retry=hipq.Never())
-    def sleepy(job: Job) -> None:
-        raise hipq.Snooze(60)
-
-    sleepy.on_error(asked.append)
-
-    assert run("sleepy").state == "retry"
-    assert asked == []
 
 
 # The code is not there

@@ -7,14 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import TestCase
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
-from hipq_django.signals import job_failed
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
@@ -130,18 +128,6 @@ def test_a_process_that_was_given_up_and_registered_anew_writes_its_results(
     assert job.attempts.filter(kind="worker_lost").count() == 0
 
 
-def test_the_hands_of_another_process_are_not_those_of_this_one(declare: Declare) -> None:
-    declare("work")(succeed)
-    job = hipq.enqueue("work")
-    worker, other = HandWorker(), HandWorker()
-    worker.run_pass()
-    Job.objects.update(worker=other.row)
-
-    bring(worker)
-
-    assert row_of(job) == ("running", "NONE", None, other.row.pk)
-
-
 @given_up
 @pytest.mark.parametrize("handler", [raise_oserror, wait, wait_for_two])
 @pytest.mark.parametrize("is_decided", [False, True])
@@ -165,20 +151,6 @@ def test_an_error_or_a_request_does_not_count(
     assert (row_of(job), job.error) == (before, error)
     assert job.attempts.get().error == error
     assert worker.batch.ids == []
-
-
-def test_an_answer_to_a_request_that_was_given_up_settles_the_job(declare: Declare) -> None:
-    declare("work", retry=hipq.Fixed(seconds=60))(wait)
-    job = hipq.enqueue("work", job_key="k")
-    worker = HandWorker()
-    worker.run_pass()
-    lose(worker)
-    decide()
-    bring(worker)
-
-    hipq.complete("work", "k", response="paid")
-
-    assert row_of(job)[:3] == ("final", "succeeded", "paid")
 
 
 # Answers go first
@@ -227,23 +199,6 @@ def test_what_a_response_handler_made_of_the_answer_counts_late(declare: Declare
     assert not job.has_pending_answer
 
 
-def test_an_answer_that_was_set_aside_takes_its_late_result_along(declare: Declare) -> None:
-    work = declare("work")(wait)
-    work.on_response(lambda job, response: [response])
-    work.on_error(lambda job: hipq.RetryIn(60, resend=True))
-    job = hipq.enqueue("work", job_key="k")
-    HandWorker().work()
-    hipq.complete("work", "k", response="paid")
-    worker = HandWorker()
-    worker.run_pass()
-    lose(worker)
-    decide()
-
-    bring(worker)
-
-    assert row_of(job)[:3] == ("retry", "NONE", None)
-
-
 @given_up
 def test_a_cancelled_job_stays_cancelled(
     declare: Declare, give_up: Callable[[HandWorker], None]
@@ -258,31 +213,3 @@ def test_a_cancelled_job_stays_cancelled(
     bring(worker)
 
     assert row_of(job)[:3] == ("final", "cancelled", None)
-
-
-def raise_connection_error(_: Job) -> None:
-    raise ConnectionError("no route")
-
-
-def test_no_signal_says_that_an_attempt_failed_twice(declare: Declare) -> None:
-    heard: list[str] = []
-
-    def hear(job: Job, exception: BaseException | None, **_: Any) -> None:
-        heard.append(str(job.error))
-
-    declare("work", retry=hipq.Fixed(60))(raise_connection_error)
-    hipq.enqueue("work")
-    worker = HandWorker()
-    worker.run_pass()
-    time_out(worker)
-    handler, worker.claims = worker.claims, []
-    worker.run_pass()
-    worker.claims = handler
-    job_failed.connect(hear)
-    try:
-        with TestCase.captureOnCommitCallbacks(execute=True):
-            bring(worker)
-    finally:
-        job_failed.disconnect(hear)
-
-    assert heard == []

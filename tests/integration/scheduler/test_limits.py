@@ -175,28 +175,6 @@ def test_raising_the_limit_counts_at_once(start: Any) -> None:
     assert len(running()) == 4
 
 
-def test_each_queue_has_its_own_limit(start: Any) -> None:
-    limited(2)
-    enqueue(*[1] * 5)
-    enqueue(*[1] * 5, queue="other")
-
-    start()
-
-    assert Job.objects.running().filter(queue__name="default").count() == 2
-    assert Job.objects.running().filter(queue__name="other").count() == 5
-
-
-def test_jobs_of_an_unknown_type_do_not_stand_in_the_way(start: Any) -> None:
-    """T7."""
-    limited(1)
-    enqueue(1, name="nobody_knows")
-    enqueue(1)
-
-    start()
-
-    assert [job.job_type.name for job in Job.objects.running()] == ["ask"]
-
-
 # Pause
 
 
@@ -256,22 +234,6 @@ def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
     assert running() == ([] if "paused" in change else [1])
 
 
-def test_a_full_queue_is_refilled_as_the_last_look_read_it() -> None:
-    """However many times it was refilled since its first look."""
-    limited(1)
-    _, second = enqueue(1, 1, name="echo")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-    Queue.objects.update(order="priority")
-
-    worker.scheduler.fetch_due()
-    worker.scheduler.refill()
-
-    [claim] = worker.claims
-    assert (claim.job, claim.snapshot.queue.order) == (second, "priority")
-
-
 def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> None:
     """So that little of the time at the limit is lost."""
     limited(2)
@@ -304,30 +266,6 @@ def test_a_queue_that_is_refilled_all_the_time_keeps_no_other_waiting() -> None:
         worker.run_pass()
 
     assert Job.objects.waiting().exists()
-
-
-def test_a_worker_that_stops_writes_what_was_done_and_claims_nothing() -> None:
-    limited(1)
-    enqueue(1, 1, name="echo")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-
-    worker.save()
-
-    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "initial"]
-
-
-def test_a_pass_claims_no_more_than_there_was_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However quickly threads make room again: other queues have their turn too."""
-    limited(1)
-    enqueue(*[0.01] * 60)
-    worker = HandWorker(threads=20)
-    monkeypatch.setattr(worker, "free_slots", lambda: worker.threads)
-
-    claimed = worker.run_pass()
-
-    assert worker.threads <= len(claimed) < 2 * worker.threads
 
 
 def test_a_paused_queue_still_takes_answers_and_decides_about_errors(declare: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.ordering import HELD_RANK, MAX_RANK, Ordering
+from hipq_django.domain.ordering import HELD_RANK, MAX_RANK
 from hipq_django.engines import engine_for
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import reranking
@@ -94,16 +94,6 @@ def test_ageing_starves_nobody() -> None:
     assert started.index(["00", 10]) == 9
 
 
-def test_a_queue_takes_its_order_from_the_setting(settings: Any) -> None:
-    """T27."""
-    settings.HIPQ = {"default": {"QUEUES": {"default": {"ORDER": "priority"}}}}
-    enqueue(*EXAMPLE)
-
-    run_due_jobs()
-
-    assert started[0] == ["40", 1]
-
-
 @pytest.mark.parametrize("order", Queue.Order.values)
 def test_a_job_of_the_future_is_not_due_in_any_order(order: str) -> None:
     ordered(order)
@@ -170,22 +160,6 @@ def test_a_job_that_waits_for_others_gets_no_rank_of_the_changed_order() -> None
     assert (changed, held.rank) == (1, HELD_RANK)
 
 
-def test_an_order_that_is_changed_again_half_way_begins_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(reranking, "PAGE_SIZE", 2)
-    enqueue(*EXAMPLE)
-    queue = ordered("priority")
-    queue.ranking = {**queue.ordering.as_ranking(), "after": Job.objects.all()[2].pk}
-    queue.save()
-    queue = ordered("ageing")
-
-    while reranking.continue_ranking(get_instance()):
-        pass
-
-    assert all(ranks_fit(queue))
-
-
 def test_due_jobs_are_found_while_their_ranks_are_still_those_of_the_former_order() -> None:
     ordered("priority")
     hipq.enqueue("note", "hidden otherwise")
@@ -208,24 +182,6 @@ def test_a_stray_of_a_former_order_is_found() -> None:
     assert (before, found, run_due_jobs()) == (0, 1, 1)
 
 
-@pytest.mark.parametrize(("former", "order"), [("time", "ageing"), ("priority", "ageing")])
-def test_a_stray_of_a_former_order_does_not_wait_for_ever(former: str, order: str) -> None:
-    """By its rank it stands behind all jobs to come."""
-    stray = hipq.enqueue("note", "lost")
-    queue = ordered(order)
-    reranking.continue_ranking(get_instance())
-    rank = Ordering(former).rank(stray.scheduled_run_time, stray.priority)
-    Job.objects.update(rank=rank)
-    Queue.objects.update(ranking=queue.ordering.as_ranking())
-    hipq.enqueue("note", "of next year", scheduled_run_time=at(0) + timedelta(days=365))
-
-    found = reranking.find_strays(get_instance()), reranking.find_strays(get_instance())
-
-    assert found == (1, 0)
-    reranking.continue_ranking(get_instance())
-    assert all(ranks_fit(queue))
-
-
 @pytest.mark.parametrize("limit", [0, 1])
 def test_an_order_counts_for_the_first_claim_after_its_change(limit: int) -> None:
     """A worker that starts that moment claims in the new order, before any upkeep."""
@@ -235,12 +191,3 @@ def test_an_order_counts_for_the_first_claim_after_its_change(limit: int) -> Non
     claimed = HandWorker(threads=1).run_pass()
 
     assert [job.job_data for job in claimed] == [["40", 1]]
-
-
-def test_a_finer_granularity_loses_no_job() -> None:
-    ordered("time", granularity_seconds=60)
-    hipq.enqueue("note", "coarse")
-    ordered("time", granularity_seconds=0.001)
-    hipq.enqueue("note", "fine")
-
-    assert run_due_jobs() == 2

@@ -6,14 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db.models import signals
 
 import hipq_django as hipq
-from hipq_django import transitions
 from hipq_django.database import clock
 from hipq_django.domain.retries import Decision, Failure
 from hipq_django.exceptions import ErrorAnswer
-from hipq_django.models import Attempt, Job
+from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -74,47 +72,6 @@ def test_a_shipped_policy_decides_together_with_the_error(declare: Declare, poli
     job.refresh_from_db()
     assert job.state == ("retry" if policy else "final")
     assert (job.attempts.count(), worker.run_pass()) == (1, [])
-
-
-def test_a_projects_own_policy_decides_when_the_error_is_written(declare: Declare) -> None:
-    seen: list[str] = []
-
-    class Curious:
-        def decide(self, failure: Failure) -> Decision:
-            seen.extend(Job.objects.values_list("state", flat=True))
-            return hipq.GiveUp()
-
-    declare("own", retry=Curious())(lambda job: 1 / 0)
-    run("own")
-
-    assert seen == ["error"]
-
-
-@pytest.mark.conformance
-def test_to_decide_takes_as_much_reading_however_often_a_job_failed(
-    declare: Declare, django_assert_max_num_queries: Any
-) -> None:
-    """One row of its history."""
-    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=99))(lambda job: 1 / 0)
-    job = hipq.enqueue("flaky")
-    worker = HandWorker()
-    for _ in range(60):
-        worker.work()
-
-    with django_assert_max_num_queries(3):
-        [failure] = transitions.failures_of([job], "default").values()
-    rows: list[Any] = []
-
-    def count(instance: Attempt, **_: Any) -> None:
-        rows.append(instance)
-
-    signals.post_init.connect(count, sender=Attempt)
-    try:
-        transitions.failures_of([job], "default")
-    finally:
-        signals.post_init.disconnect(count, sender=Attempt)
-
-    assert (failure.count, len(rows)) == (60, 1)
 
 
 def test_the_delays_grow(declare: Declare, frozen_time: Any) -> None:

@@ -59,31 +59,6 @@ def test_a_job_whose_zone_is_unknown_stops_no_other(zoned: None, healthy: Job) -
     assert any("Europe/Atlantis" in reason.text for reason in hipq.explain(broken))
 
 
-def test_once_the_zone_is_there_the_job_runs_and_nothing_is_held(zoned: None) -> None:
-    broken = hipq.enqueue("zoned")
-    lose_zone()
-    worker = HandWorker()
-    worker.run_until_idle()
-
-    JobType.objects.update(time_zone="Europe/Paris")
-    worker = HandWorker()
-    worker.run_until_idle()
-
-    assert (outcome(broken), problem()) == ("succeeded", "NONE")
-
-
-def test_a_malformed_window_stops_only_its_job(healthy: Job) -> None:
-    broken, behind = hipq.enqueue("echo"), hipq.enqueue("echo")
-    Job.objects.filter(pk=broken.pk).update(time_windows=["five o'clock"])
-
-    HandWorker().run_until_idle()
-
-    assert (outcome(broken), outcome(behind), outcome(healthy)) == (
-        *("NONE", "succeeded", "succeeded"),
-    )
-    assert f"job {broken.pk} cannot start" in problem()
-
-
 @pytest.mark.conformance
 def test_many_rows_that_cannot_be_read_hide_nobody_behind_them(
     zoned: None, monkeypatch: pytest.MonkeyPatch
@@ -138,22 +113,6 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
     assert [
         one.getMessage() for one in caplog.records if one.__dict__["event"] == "queue_blocked"
     ] == [f'event=queue_blocked queue=default msg="{text}"']
-
-
-@pytest.mark.conformance
-def test_a_text_that_the_database_refuses_is_shown_without_what_it_refuses(
-    configure_queue: ConfigureQueue, healthy: Job
-) -> None:
-    def throttler(*_: Any) -> NoReturn:
-        raise ValueError("a \0 and a \ud800")
-
-    configure_queue(throttler)
-    job = hipq.enqueue("echo")
-
-    HandWorker().run_until_idle()
-
-    assert (outcome(job), outcome(healthy)) == ("NONE", "succeeded")
-    assert "raised ValueError: a \N{REPLACEMENT CHARACTER} and a ?" in problem()
 
 
 def test_an_enqueue_where_the_zone_is_unknown_says_what_to_do(declare: Declare) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -47,30 +47,6 @@ def test_a_retry_handler_sees_the_error_and_the_attempt(charge: JobTypeSpec) -> 
     run(charge)
 
     assert seen == [ERROR, 1, "error", {"card": 1}]
-
-
-def nested(levels: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
-def test_a_retry_handler_is_asked_about_data_as_deep_as_can_be_stored(declare: Declare) -> None:
-    seen: list[Any] = []
-    deep = declare("deep")(decline)
-    deep.on_error(lambda job: seen.append((job.job_data, job.error)))
-    deep.enqueue({"a": nested(499)})
-    run_due_jobs()
-    waits = declare("waits", sensitive=["card"])(lambda job: hipq.WAIT)
-    waits.on_error(lambda job: seen.append((job.job_data, job.error)))
-    waits.enqueue({}, job_key="k")
-    run_due_jobs()
-
-    hipq.fail("waits", "k", nested(500))
-    run_due_jobs()
-
-    assert seen == [({"a": nested(499)}, ERROR), ({}, nested(500))]
 
 
 def test_a_retry_handler_sets_the_time_and_the_data(charge: JobTypeSpec, frozen_time: Any) -> None:
@@ -217,26 +193,6 @@ def test_a_key_that_keeps_others_with_its_arguments_away_is_not_changed(
 
     assert (job.state, job.error) == ("final", ERROR)
     assert "retry handler: job_key: job type 'charge' has unique='live'" in caplog.text
-
-
-@pytest.mark.parametrize(("windows", "hours"), [([], 12), (["00:00-24:00"], -12)])
-def test_a_moment_that_no_calendar_reaches_harms_no_other_job(
-    charge: JobTypeSpec, windows: list[str], hours: int
-) -> None:
-    never = datetime.max.replace(tzinfo=timezone(timedelta(hours=hours)))
-    charge.on_error(lambda job: hipq.RetryAt(never))
-    job = charge.enqueue({"card": 1})
-    Job.objects.filter(pk=job.pk).update(time_windows=windows, job_data={"card": 1})
-    other = hipq.enqueue("echo", priority=200)
-
-    worker = HandWorker(threads=1)
-    for _ in range(6):
-        worker.work()
-
-    job.refresh_from_db()
-    other.refresh_from_db()
-    assert other.outcome == "succeeded"
-    assert job.state in ("retry", "final")
 
 
 # When the handler runs

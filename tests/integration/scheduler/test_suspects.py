@@ -133,32 +133,6 @@ def test_suspects_that_wait_for_their_turn_hold_back_nobody(
     assert sorted(map(str, names(claimed))) == ["0", "x", "y"]
 
 
-def test_a_suspect_that_waits_takes_nothing_of_what_a_throttler_gives(
-    configure_queue: ConfigureQueue,
-) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 2))
-    suspects(*({"tenant": "t", "n": n} for n in range(2)))
-    hipq.enqueue("echo", {"tenant": "t", "n": 9})
-    worker = HandWorker()
-
-    claimed = worker.run_pass() + worker.run_pass()
-
-    assert [job.job_data["n"] for job in claimed] == [0, 9]
-
-
-def test_a_suspect_that_a_throttler_holds_does_not_keep_the_next_one_waiting(
-    configure_queue: ConfigureQueue,
-) -> None:
-    suspects("held", "free")
-    configure_queue(
-        lambda queue, now, running, candidates: [
-            hipq.Hold("wait") if c.job_data == "held" else hipq.Run() for c in candidates
-        ]
-    )
-
-    assert names(HandWorker().run_pass()) == ["free"]
-
-
 def test_a_suspect_that_waits_says_why() -> None:
     _, waiting = suspects("a", "b")
     Worker.objects.update(state=Worker.State.STOPPED)
@@ -171,18 +145,6 @@ def test_a_suspect_that_waits_says_why() -> None:
     assert hipq.explain(waiting)[0].code == "suspect"
     HandWorker()
     assert hipq.explain(waiting) == []
-
-
-def test_a_pass_that_only_leaves_suspects_waiting_moves_nothing() -> None:
-    """So that the worker sleeps, and does not try for as long as the other suspect takes."""
-    suspects("a", "b")
-    worker = HandWorker()
-    worker.run_pass()
-
-    worker.run_pass()
-
-    assert worker.scheduler.found_nothing
-    assert not worker.scheduler.rotation.has_more
 
 
 def test_a_job_that_ran_to_another_end_is_no_suspect(declare: Declare) -> None:
@@ -318,43 +280,6 @@ def test_losses_between_which_a_job_was_snoozed_are_not_in_a_row(
     assert (job.state, kinds(job)) == ("retry", ["worker_lost"] * 4)
 
 
-def test_a_response_handler_that_snoozes_is_not_interrupted_in_a_row(declare: Declare) -> None:
-    answered: list[str] = []
-
-    def poll(job: Job, response: str) -> str:
-        if len(answered) < 4:
-            answered.append(response)
-            raise hipq.Snooze(0)
-        return response
-
-    declare("asks", retry=hipq.Never())(lambda job: hipq.WAIT).on_response(poll)
-    job = hipq.enqueue("asks", job_key="k")
-    HandWorker().work()
-    hipq.complete("asks", "k", response="yes")
-
-    lose_and_poll(job, 4)
-    HandWorker().run_until_idle()
-
-    job.refresh_from_db()
-    assert (job.outcome, job.result) == ("succeeded", "yes")
-
-
-def test_a_job_that_was_snoozed_since_its_loss_is_not_to_blame_for_the_next(
-    declare: Declare,
-) -> None:
-    @declare("polls")
-    def polls(job: Job) -> None:
-        raise hipq.Snooze(0)
-
-    job = hipq.enqueue("polls")
-    lose_and_poll(job, 1)
-    other = hipq.enqueue("echo")
-
-    recover_all(HandWorker.crashed())
-
-    assert (kinds(job), kinds(other)) == (["worker_lost"] * 2, ["worker_lost"])
-
-
 def test_a_job_that_was_put_back_without_a_call_is_a_suspect_as_before(declare: Declare) -> None:
     """Nobody knows whether it kills workers."""
     job = hipq.enqueue("echo")
@@ -425,24 +350,6 @@ def test_beside_a_suspect_decision_nobody_is_to_blame(failed: Job) -> None:
     assert kinds(innocent) == ["bystander"]
 
 
-def test_a_decision_beside_a_suspect_is_not_to_blame(failed: Job) -> None:
-    hipq.enqueue("echo", queue="other")
-    for _ in range(2):
-        dead = HandWorker("other")
-        dead.run_pass()
-        lose(dead)
-        Queue.objects.filter(name="other").update(paused=True)
-        HandWorker("other").work()
-        Queue.objects.update(paused=False)
-
-    worker = deciding(failed)
-    beside = len(worker.claims)
-    lose(worker)
-
-    assert beside == 2
-    assert failed.attempts.get().lost_decisions == 0
-
-
 def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> None:
     declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
     hipq.enqueue_many([hipq.NewJob("deadly") for _ in range(3)])
@@ -473,44 +380,3 @@ def test_suspect_decisions_that_wait_for_their_turn_hold_back_no_other(
     taken = [[job.pk for job in worker.run_pass()] for _ in range(3)]
 
     assert taken == [[jobs[0].pk], [jobs[3].pk], []]
-
-
-def test_who_is_to_blame_does_not_depend_on_the_batches_of_a_takeover(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker that dies may own more than 500 jobs, most of them reserved."""
-    [suspect] = suspects("suspect")
-    innocent = hipq.enqueue("echo", "innocent", timeout=100_000)  # behind it by the deadline
-    dead = HandWorker.crashed()
-    assert len(dead.claims) == 2
-    monkeypatch.setattr(recovery, "PAGE_SIZE", 1)
-
-    moved = [recovery.recover_lost(get_instance()) for _ in range(3)]
-
-    assert moved == [1, 1, 0]
-    assert kinds(suspect) == ["worker_lost"] * 3
-    assert kinds(innocent) == ["bystander"]
-
-
-@pytest.mark.conformance
-def test_a_heavy_suspect_that_waits_for_its_turn_holds_back_no_lighter_job(
-    configure_queue: ConfigureQueue,
-) -> None:
-    """The probe asks whether the first due job fits, and that may not start here."""
-    configure_queue(THROTTLE_LIMIT=3)
-    hipq.enqueue("echo", "running")
-    hipq.enqueue("echo", "heavy", throttle_factor=3)
-    # Each loses two workers at its own turn, because both do not fit at once.
-    for name in ("running", "heavy"):
-        for _ in range(2):
-            Job.objects.filter(job_data=name).update(rank=0)
-            recover_all(HandWorker.crashed())
-    Job.objects.filter(job_data="running").update(rank=-1)
-    assert all(is_suspect(job.error) for job in Job.objects.all())
-    worker = HandWorker()
-    assert names(worker.run_pass()) == ["running"]
-
-    hipq.enqueue("echo", "light")
-    worker.scheduler.forget_pauses()
-
-    assert names(worker.run_pass()) == ["light"]

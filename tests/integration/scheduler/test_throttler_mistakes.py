@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.domain.throttling import Verdict
@@ -74,23 +74,6 @@ def test_a_job_rescheduled_into_the_past_does_not_keep_the_worker_spinning(
     assert asked < 50
 
 
-@pytest.mark.conformance
-@pytest.mark.parametrize("hours", [-12, 12])
-def test_a_job_rescheduled_beyond_the_calendar_harms_no_other_queue(
-    configure_queue: ConfigureQueue, hours: int
-) -> None:
-    never = datetime.max.replace(tzinfo=timezone(timedelta(hours=hours)))
-    configure_queue(reschedule(never))
-    enqueue("x")
-    other = hipq.enqueue("echo", queue="other")
-
-    run_due_jobs()
-
-    other.refresh_from_db()
-    assert other.outcome == "succeeded"
-    assert {job.state for job in Job.objects.live()} == {"initial"}
-
-
 # Mistakes
 
 
@@ -106,15 +89,6 @@ def querying(*_: Any) -> NoReturn:
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM there_is_no_such_table")
     raise AssertionError
-
-
-def hiding_a_failed_query(
-    queue: Queue, now: datetime, running: Any, candidates: Any
-) -> list[Verdict]:
-    try:
-        querying()
-    except DatabaseError:
-        return [hipq.Hold("the table is not there") for _ in candidates]
 
 
 class UnspeakableError(Exception):
@@ -174,21 +148,6 @@ def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
         f"event=queue_blocked queue=default msg={json.dumps(queue.throttler_problem)}"
         in caplog.messages
     )
-
-
-@pytest.mark.conformance
-def test_a_throttler_that_hides_its_failed_query_harms_no_other_queue(
-    configure_queue: ConfigureQueue,
-) -> None:
-    configure_queue(hiding_a_failed_query)
-    (job,) = enqueue("x")
-    other = hipq.enqueue("echo", queue="other")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    other.refresh_from_db()
-    assert (job.state, other.outcome) == ("initial", "succeeded")
 
 
 def test_a_repaired_throttler_lets_the_queue_go(configure_queue: ConfigureQueue) -> None:

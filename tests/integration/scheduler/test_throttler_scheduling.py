@@ -154,21 +154,6 @@ def test_any_number_of_held_jobs_at_the_head_blocks_nobody(
     assert running() == ["free"]
 
 
-def test_what_was_held_at_the_head_runs_first_when_it_may_start(
-    configure_queue: ConfigureQueue,
-) -> None:
-    configure_queue(hold_data("held"))
-    enqueue(*["held"] * (PAGE_SIZE * MAX_PAGES + 100))
-    worker = HandWorker(threads=2)
-    worker.work()
-    first = list(Job.objects.order_by("rank", "pk").values_list("pk", flat=True)[:2])
-
-    configure_queue(hold_data("nothing"))
-    started = worker.work()
-
-    assert [job.pk for job in started] == first
-
-
 # How often, and at what cost, held jobs are looked through
 
 

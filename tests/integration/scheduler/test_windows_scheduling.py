@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
-from hipq_django.models import Job, JobType
+from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -118,14 +118,6 @@ def test_windows_are_in_the_zone_of_the_job_type(declare: Declare) -> None:
     assert hipq.enqueue("tokyo").scheduled_run_time == tuesday(4)
 
 
-def test_without_a_zone_of_its_own_a_type_has_the_projects(declare: Declare, settings: Any) -> None:
-    """T29: 13:00 in New York is 18:00 in UTC."""
-    settings.TIME_ZONE = "America/New_York"
-    declare("local", time_windows=["13:00-14:00"])(lambda job: None)
-
-    assert hipq.enqueue("local").scheduled_run_time == monday(18)
-
-
 # At the claim
 
 
@@ -144,28 +136,6 @@ def test_a_window_that_closed_meanwhile_puts_the_job_off_to_the_next_opening(
     assert job.rank == job.queue.ordering.rank(tuesday(11), job.priority)
     frozen_time.move_to(tuesday(11))
     assert run_due_jobs() == 1
-
-
-def test_a_changed_zone_of_the_type_counts_at_the_claim(declare: Declare) -> None:
-    declare("local", time_windows=["11:00-13:00"], time_zone="UTC")(lambda job: None)
-    job = hipq.enqueue("local")
-    JobType.objects.filter(name="local").update(time_zone="Asia/Tokyo")
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.scheduled_run_time == tuesday(2)
-
-
-def test_a_running_job_is_not_stopped_when_its_window_closes(frozen_time: Any) -> None:
-    job = hipq.enqueue("ask", time_windows=["11:00-13:00"])
-    run_due_jobs()
-    frozen_time.move_to(monday(14))
-
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.state == "running"
 
 
 # At the retry
@@ -195,11 +165,3 @@ def test_a_snooze_outside_the_windows_waits_for_the_next_opening(declare: Declar
 
     job.refresh_from_db()
     assert job.scheduled_run_time == tuesday(11)
-
-
-def test_a_requeued_job_waits_for_its_windows(frozen_time: Any) -> None:
-    job = enqueue("11:00-13:00")
-    run_due_jobs()
-    frozen_time.move_to(monday(14))
-
-    assert hipq.requeue(job).scheduled_run_time == tuesday(11)
