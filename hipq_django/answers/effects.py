@@ -78,4 +78,4 @@ def _make_due(job: Job, now: datetime) -> None:
     """
     transitions.mark_answered([job], now, job.using)
     if job.hold_time is None:
-        transitions.reschedule(job, min(job.scheduled_run_time, now), now)
+        transitions.reschedule({job: min(job.scheduled_run_time, now)}, now, job.using)

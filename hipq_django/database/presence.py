@@ -9,7 +9,10 @@ from functools import partial
 from django.db import transaction
 
 ABSENT_SECONDS = 1.0
-"""How long nothing is asked after there were no such rows. W3d."""
+"""How long nothing is asked after there were no such rows: the database may be far away.
+
+Measured by the benchmark W3d, see docs/benchmarks.md.
+"""
 
 
 class Presence:

@@ -195,7 +195,8 @@ def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -
     """Return the indexes of the jobs that may start, given in strict order.
 
     The first job that does not fit ends the admission, so that a heavy job is not overtaken by
-    lighter ones for ever; only critical jobs (factor 0) pass it.
+    lighter ones for ever; only critical jobs (factor 0) pass it. In a queue with a limit alone
+    PostgreSQL decides the same, see `engines.statements.claim_fitting`.
     """
     admitted: list[int] = []
     full = False

@@ -235,7 +235,6 @@ class WorkerProcess(RegisteredProcess):
         return [
             self._duty_of_overdue_jobs(often),
             Duty("look_at_threads", often, self._held.look),
-            Duty("decide_without_thread", often, scheduler.decide_without_thread),
             Duty("declare_schedules", beat, self.row_sync.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self.row_sync.retire),

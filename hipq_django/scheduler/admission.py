@@ -447,7 +447,7 @@ class Admission:
         times = {job.id: (moment, reason) for job, moment, reason in self.put_off}
 
         def write(jobs: Sequence[Job], _room: int) -> Sequence[Job]:
-            transitions.put_off({job: times[job.id][0] for job in jobs}, self.now, self.using)
+            transitions.reschedule({job: times[job.id][0] for job in jobs}, self.now, self.using)
             return jobs
 
         free = self._lock_jobs([job for job, _, _ in self.put_off])

@@ -47,7 +47,6 @@ from hipq_django.scheduler.context import (
 )
 from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
 from hipq_django.scheduler.due_times import show_due_times
-from hipq_django.scheduler.executor import execute
 from hipq_django.scheduler.persisting import write_leased
 from hipq_django.scheduler.polling import (
     HeldBackScans,
@@ -56,7 +55,6 @@ from hipq_django.scheduler.polling import (
     has_startable,
     with_jobs,
 )
-from hipq_django.transitions.decisions import decides_alone
 from hipq_django.transitions.values import (
     RESERVATION_SECONDS,
     Claim,
@@ -329,10 +327,10 @@ class BatchScheduler(SchedulerContext):
     ) -> tuple[list[Claim], Sequence[QueueWork]]:
         """Claim from plain queues; return the claims, and the queues whose turn is next.
 
-        Queues that yielded nothing are checked job by job next: they have a job that is not
-        claimable in SQL, or another worker was quicker. So are all, if the claim fails: then only
-        the queue at fault is passed over. This does not apply to queues that had nothing at the
-        last probe: they are included so that new jobs need not wait for the next one.
+        A queue of `plain` that yielded nothing is checked job by job next: it has a job that is not
+        claimable in SQL, or another worker was quicker. If the whole claim fails, all of them are
+        checked so, and only the queue at fault is passed over. Queues that had nothing at the last
+        probe are asked too, so that their new jobs need not wait for the next probe.
         """
         self.types.read()
         limit = min(places, PAGE_SIZE)
@@ -479,36 +477,11 @@ class BatchScheduler(SchedulerContext):
 
             return self.claim_by(queue, jobs, slots, assign)
 
-    def decide_without_thread(self) -> int:
-        """Decide about errors if no thread is free and no code of the project is to be asked.
-
-        A job whose handler does not return may hold the only thread, and is to be tried elsewhere.
-        """
-        if self.runner.free_slots():
-            return 0
-        self.types.read()
-        types = [pk for pk, row in self.types.by_id.items() if decides_alone(row)]
-        errors = Job.objects.using(self.using).filter(queue__in=list(self.rotation.queues))
-        errors = errors.in_error().filter(worker=None, job_type__in=types)
-        found = set(errors.values_list("queue", flat=True)[:PAGE_SIZE])
-        claims: list[Claim] = []
-        for queue in [row for pk, row in self.rotation.queues.items() if pk in found]:
-            with self.left_alone.apart(queue.id, self._hold_if_at_fault(queue)):
-                claims += self._claim_errors(queue, types)
-                continue
-            self._pass_over(queue)
-        self.batch.add(claims)
-        for claim in claims:
-            self.batch.deliver(execute(claim))
-        return len(claims)
-
-    def _claim_errors(self, queue: Queue, types: Sequence[int] | None = None) -> list[Claim]:
-        """Claim the decisions about errors; of these types, without asking for free threads."""
-        now, slots = clock.now(self.using), PAGE_SIZE if types else self.runner.free_slots()
+    def _claim_errors(self, queue: Queue) -> list[Claim]:
+        """Claim the decisions about errors."""
+        now, slots = clock.now(self.using), self.runner.free_slots()
         with worker_transaction(self.using):
             errors = queue.jobs.using(self.using).in_error().filter(worker=None)
-            if types:
-                errors = errors.filter(job_type__in=types)
             if self.has_suspect or not slots:
                 errors = errors.exclude(_HAS_LOST_WORKERS)  # or they would hide those behind them
             places = slots + self.runner.prefetch_slots()

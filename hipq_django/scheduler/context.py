@@ -38,8 +38,8 @@ STALE_SECONDS = RESERVATION_SECONDS / 2
 """How long ago a claim may have been sent without another look at whether it holds."""
 
 ANSWER_SECONDS = 1.0
-"""How long the reply to such a look may take so that it counts from the reply: if the database is
-that far away, nobody knows more."""
+"""A reply to such a look counts from the moment at which it comes, unless it took longer than this:
+where the database is far away, nobody can know more."""
 
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
@@ -169,7 +169,7 @@ class SchedulerContext:
         return left.ids if left else set()
 
     def refused_starts(self, queue: Queue) -> dict[int, str]:
-        """Return those of them that the database does not let start, each with the reason."""
+        """Return the jobs that the database does not let start, by their ids, with the reasons."""
         left = self.one_by_one.get(queue.id)
         return {pk: self._reasons[pk] for pk in left.at_fault} if left else {}
 
@@ -182,8 +182,8 @@ class SchedulerContext:
     ) -> list[Written]:
         """Claim locked jobs by `write(jobs, room)`; return what that has returned.
 
-        With care that is done with copies in savepoints: a claim that fails leaves no trace in the
-        jobs that are tried again.
+        In a queue whose jobs are claimed one by one, `write` gets copies, in savepoints: a claim
+        that fails leaves no trace in the jobs that are tried again.
         """
         left = self.one_by_one.get(queue.id)
         if left is None or not jobs:

@@ -1,16 +1,15 @@
-"""The moves of jobs, written here, mostly through an engine.
+"""Everything that moves a job from state to state.
 
-Only `answers.fast_path` asks an engine itself, and the engines' claims move jobs. Each move is a
-compare-and-set: the row must still be in the state, attempt and ownership in which the mover left
-it. If there is no such row, another process was first, and the mover drops its result.
-Rows are locked in the order of their ids.
+Moves of whole batches are statements of an engine; `answers.fast_path` is the only other caller of
+these. Each move is a compare-and-set: the row must still have the state, attempt and owner that the
+mover knows. If it has not, another process was first, and the mover drops its result. Rows are
+locked in the order of their ids.
 """
 
 from hipq_django.transitions.edits import (
     bring_forward as bring_forward,
     edit as edit,
     first_opening as first_opening,
-    put_off as put_off,
     rank as rank,
     reschedule as reschedule,
     run_now as run_now,

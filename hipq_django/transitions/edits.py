@@ -13,17 +13,8 @@ from hipq_django.transitions.updates import rows_of, set_values, update_each
 from hipq_django.transitions.values import JobSnapshot
 
 
-def reschedule(job: Job, moment: datetime, now: datetime) -> None:
-    """Give a waiting job another time; this is neither an error nor an attempt."""
-    job.scheduled_run_time = moment
-    job.rank = job.queue.ordering.rank(moment, job.priority)
-    rows_of(job.using, [job.pk]).waiting().update(
-        scheduled_run_time=moment, rank=job.rank, update_time=now
-    )
-
-
-def put_off(times: Mapping[Job, datetime], now: datetime, using: str) -> None:
-    """Do so with many locked waiting jobs, by their new times."""
+def reschedule(times: Mapping[Job, datetime], now: datetime, using: str) -> None:
+    """Give locked waiting jobs their new times; this is neither an error nor an attempt."""
     places = {}
     for job, moment in times.items():
         rank = job.queue.ordering.rank(moment, job.priority)
@@ -39,7 +30,7 @@ def bring_forward(job: Job, moment: datetime, now: datetime) -> None:
     """
     there = moment if job.has_pending_answer else first_opening(job, moment)
     if there < job.scheduled_run_time:
-        reschedule(job, there, now)
+        reschedule({job: there}, now, job.using)
 
 
 def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:

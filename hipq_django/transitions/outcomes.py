@@ -1,4 +1,4 @@
-"""How jobs end or fail for other causes than their handler."""
+"""How jobs end or fail: what all roads to an end write and tell."""
 
 from __future__ import annotations
 

@@ -53,10 +53,7 @@ def _why_not_all(worker: Worker) -> DeclaredLostError | SkippedRowError:
 def claim_due(
     queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
 ) -> list[Job]:
-    """Do the same at once with due jobs of queues without a limit that are claimable in SQL.
-
-    See `Engine.claim_due`.
-    """
+    """Claim the first due jobs of queues without a limit, see `Engine.claim_due`."""
     jobs = engine_for(worker.using).claim_due(queues, worker, now, wanted)
     mark_claimed(jobs, worker, now, wanted.room)
     return jobs
@@ -79,8 +76,8 @@ def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) 
 def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
     """Make the worker the owner of locked jobs with a pending response or error.
 
-    For a response handler the deadline starts again: the other system has done its part. There is
-    `room` as in `claim`, and so are the errors.
+    For a response handler the deadline starts again: the other system has done its part. `room`,
+    and what is raised, are as in `claim`.
     """
     taken = 0
     ahead = [job.id for job in jobs[room:]]

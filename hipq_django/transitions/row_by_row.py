@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -36,7 +35,6 @@ from hipq_django.transitions.updates import (
     chunks,
     rows_of,
     set_values,
-    update_all,
     update_each,
 )
 from hipq_django.transitions.values import (
@@ -209,13 +207,9 @@ def _release(results: Sequence[Released], using: str, now: datetime) -> None:
     A request goes through error to retry, as the states demand, without an Attempt.
     """
     release([r.claim.id for r in results if r.claim.phase is not Phase.REQUEST], using, now)
-    requests = defaultdict[str, list[int]](list)
-    for r in results:
-        if r.claim.phase is Phase.REQUEST:
-            requests[_error_while_waiting(r)].append(r.claim.id)
-    for error, ids in requests.items():
-        update_all(using, ids, state=State.ERROR, error=error, update_time=now, **UNOWNED)
-        update_all(using, ids, state=State.RETRY)
+    requests = [r for r in results if r.claim.phase is Phase.REQUEST]
+    errors = {r.claim.id: _error_while_waiting(r) for r in requests}
+    put_back(errors, {pk: {} for pk in errors}, using, now)
 
 
 def _error_while_waiting(result: Released) -> str:

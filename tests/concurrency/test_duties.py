@@ -20,7 +20,6 @@ from hipq_django.processes.worker import WorkerProcess
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
-from hipq_django.transitions.updates import UNOWNED
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, WorkerFactory
@@ -69,16 +68,6 @@ def time_out_overdue(process: Process, declare: Declare) -> Any:
     hipq.enqueue("echo", timeout=0.001)
     HandWorker().run_pass()
     return Job.objects.all(), Job.objects.exclude(state="running").count
-
-
-def decide_without_thread(process: Process, declare: Declare) -> Any:
-    hipq.enqueue("echo")
-    worker = HandWorker()
-    worker.run_pass()
-    Job.objects.update(state="error", error="late", **UNOWNED)
-    process.scheduler.fetch_due()
-    process.batch.add(worker.claims)  # in its only thread
-    return Job.objects.all(), Job.objects.exclude(worker=None).count
 
 
 def match_early(process: Process, declare: Declare) -> Any:
@@ -162,7 +151,7 @@ def forget_workers(process: Process, declare: Declare) -> Any:
 PREPARED: list[Prepare] = [
     time_out_overdue, match_early, recover_lost, release_unconfirmed, declare_schedules,
     fire_schedules, retire_schedules, unhold_jobs, expire_early, continue_ranking, find_strays,
-    forget_workers, decide_without_thread,
+    forget_workers,
 ]  # fmt: skip
 WITHOUT_ROWS = {
     "sweep_companions", "warn_of_undeclared", "look_at_threads",

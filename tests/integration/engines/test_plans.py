@@ -387,7 +387,6 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         found = [
             worker.scheduler.release_unconfirmed(),
             recovery.time_out_overdue(config),
-            worker.scheduler.decide_without_thread(),
             recovery.recover_lost(config),
             early_answers.match_early(config),
             early_answers.expire_early(config),
@@ -395,7 +394,7 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         recovery.forget_workers(config)
 
     assert_good(plans)
-    assert found == ([0, BUSY, BUSY, BUSY, 0, 1] if find_something else [0] * 6)
+    assert found == ([0, BUSY, BUSY, 0, 1] if find_something else [0] * 5)
 
 
 @pytest.mark.usefixtures("planner")

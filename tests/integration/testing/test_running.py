@@ -167,7 +167,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Passing:
 OF_NO_USE = {
     "recover_lost", "release_unconfirmed", "declare_schedules",
     "retire_schedules", "expire_early", "find_strays", "forget_workers", "warn_of_undeclared",
-    "look_at_threads", "decide_without_thread",
+    "look_at_threads",
 }  # fmt: skip
 """The duties of a worker that look for other processes, for what is old, or after its threads."""
 
