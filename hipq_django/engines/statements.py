@@ -244,8 +244,8 @@ def claim_fitting(dialect: Dialect) -> ServerFunction:
     """Plan: as `claim_due` for one queue; before it, once, what `first_page` asks of the queue.
 
     The first job that does not fit, by the sum of the factors up to it, is left, and all behind it
-    are, as `domain.throttling.admit_by_weight` says. Not claimable in SQL are a job heavier than the
-    limit, and critical ones too.
+    are, as `domain.throttling.admit_by_weight` says. Not claimable in SQL are a job heavier than
+    the limit, and critical ones too.
     """
     head = f"""
         SELECT 1 AS turn, j.*, SUM(throttle_factor) OVER (ORDER BY rank, id) AS sum

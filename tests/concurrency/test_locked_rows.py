@@ -11,14 +11,13 @@ import pytest
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.engines import engine_for, postgres
-from hipq_django.maintenance import early_answers, recovery
+from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Job, Queue, Worker
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.worker import POLL_SECONDS
@@ -201,43 +200,6 @@ def lock_table(session: Session, name: str) -> None:
     """Lock a table, as a migration does."""
     session.begin()
     session(lambda: connection.cursor().execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE"))
-
-
-def lock_answers_for_a_try(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lock all answers until one has been tried to be matched."""
-    match, tried = early.match, []
-
-    def note(answer: Answer, *args: Any, **kwargs: Any) -> bool:
-        tried.append(answer.pk)
-        try:
-            return match(answer, *args, **kwargs)
-        finally:
-            if len(tried) == 1:
-                session.roll_back()
-
-    monkeypatch.setattr(early, "match", note)
-    session.begin()
-    session(lambda: connection.cursor().execute("LOCK TABLE hipq_answer IN SHARE MODE"))
-
-
-@pytest.mark.parametrize("name", ["asked", "bill"])
-def test_the_second_early_answer_to_a_job_does_not_overtake_the_first_that_waits(
-    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """The lock is gone when the second has its turn."""
-    declare("asked", aliases=["bill"])(wait)
-    job = hipq.enqueue("asked", job_key="k")
-    HandWorker().work()
-    AnswerFactory.create(job_type="asked", job_key="k", payload="first")
-    AnswerFactory.create(job_type=name, job_key="k", payload="second")
-    answers = early_answers.EarlyAnswers(get_instance())
-    lock_answers_for_a_try(session, monkeypatch)
-
-    for _ in range(3):
-        answers.match()
-
-    job.refresh_from_db()
-    assert job.result == "first"
 
 
 # The row of a queue

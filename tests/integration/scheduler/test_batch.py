@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -14,16 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.database import clock, isolation
+from hipq_django.database import isolation
 from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.engines import engine_for
 from hipq_django.models import Attempt, Job, Queue
-from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import batch, current_batch, persisting, polling
-from hipq_django.scheduler.executor import execute
-from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -101,25 +97,6 @@ def test_a_job_that_ends_after_the_results_were_taken_is_saved_by_the_next_pass(
 
     assert between == (["final", "running"], [late.id])
     assert (states(), worker.batch.ids) == (["final", "final"], [])
-
-
-@pytest.mark.parametrize("is_put_back_first", [False, True])
-def test_of_two_results_of_a_claim_the_first_counts(is_put_back_first: bool) -> None:
-    """A stopping worker puts jobs back; a handler may end in the same moment."""
-    (job,) = enqueue(1)
-    worker = HandWorker()
-    worker.run_pass()
-    (claim,) = worker.claims
-    results = [execute(claim), Released(claim, "Released: the worker stopped")]
-
-    for result in reversed(results) if is_put_back_first else results:
-        worker.batch.deliver(result)
-    unfinished = worker.batch.unfinished
-    worker.save()
-
-    job.refresh_from_db()
-    assert (unfinished, worker.batch.ids) == (0, [])
-    assert job.state == ("retry" if is_put_back_first else "final")
 
 
 def test_a_job_is_read_from_the_database_before_it_runs_again(declare: Declare) -> None:
@@ -231,23 +208,6 @@ class Refusing:
 
 class _ShortOfMemoryError(Exception):
     sqlstate = "53200"
-
-
-def test_a_result_whose_refusal_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "LEAST_PAUSE", 0.0)
-    monkeypatch.setattr(isolation, "MOST_PAUSE", 0.0)
-    jobs = enqueue(3)
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-
-    with connection.execute_wrapper(refusing := Refusing()):
-        for _ in range(3):
-            worker.save()
-    worker.save()
-
-    assert refusing.times > 3
-    assert {Job.objects.get(pk=job.pk).outcome for job in jobs} == {"succeeded"}
 
 
 def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
@@ -365,32 +325,6 @@ def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None
     assert polling == []
 
 
-@pytest.mark.usefixtures("rare_looks")
-@pytest.mark.postgres  # where one statement claims of several queues
-def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """While a queue with very many jobs fills page after page."""
-    monkeypatch.setattr(batch, "PAGE_SIZE", 3)
-    get_queue("default", "a_quiet")
-    get_queue("default", "z_quiet")
-    hipq.enqueue_many([hipq.NewJob("echo", queue="many") for _ in range(9)])
-    worker = HandWorker(threads=3)
-    first = worker.work()
-    soon = clock.now("default") - timedelta(milliseconds=1)
-    new = [
-        hipq.enqueue("echo", queue=name, scheduled_run_time=soon) for name in ("a_quiet", "z_quiet")
-    ]
-
-    with CaptureQueriesContext(connection) as statements:
-        second = worker.run_pass()
-
-    polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
-    assert {job.queue.name for job in first} == {"many"}
-    assert {job.pk for job in new} < {job.pk for job in second}
-    assert polling == []
-
-
 def test_the_look_for_due_jobs_locks_nothing_and_is_one_query() -> None:
     enqueue(3)
     worker = HandWorker()
@@ -458,20 +392,6 @@ def test_where_looks_are_slow_they_begin_at_the_front(
     assert (early in claimed) is not has_front
     assert len(claimed) == 1
     assert HandWorker().run_pass()[0] == (early if has_front else Job.objects.order_by("pk").last())
-
-
-def test_whole_looks_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "QUICK_SECONDS", 0.0)
-    worker = HandWorker()
-    worker.run_pass()
-    early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))
-
-    claimed: list[Job] = []
-    until = time.monotonic() + 60
-    while not claimed and time.monotonic() < until:
-        claimed = worker.run_pass()
-
-    assert claimed == [early]
 
 
 def test_a_queue_with_a_limit_is_looked_at_from_the_beginning(slow_looks: None) -> None:

@@ -108,21 +108,6 @@ def test_what_one_task_of_a_group_raises_counts_as_if_it_were_raised_alone(
     assert "in raises" in failed.attempts.get().traceback
 
 
-def test_of_a_group_of_several_all_are_written_down(declare: Declare) -> None:
-    @declare("later", retry=hipq.Fixed(60, max_attempts=2, only=(OSError,)))
-    async def later(job: Job) -> None:
-        await in_a_group(OSError("no route"), KeyError("Ada"))
-
-    job = run("later")
-
-    assert (job.outcome, job.error) == (
-        "failed", "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)",
-    )  # fmt: skip
-    traceback = job.attempts.get().traceback
-    assert "OSError: no route" in traceback
-    assert "KeyError: 'Ada'" in traceback
-
-
 # Errors
 
 

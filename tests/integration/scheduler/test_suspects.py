@@ -13,8 +13,8 @@ from hipq_django.domain.retries import RetryPolicy
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.exceptions import WorkerLost
 from hipq_django.maintenance import recovery
-from hipq_django.models import Job, Queue, Worker
-from hipq_django.transitions.values import Released, Snoozed
+from hipq_django.models import Job, Queue
+from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -131,20 +131,6 @@ def test_suspects_that_wait_for_their_turn_hold_back_nobody(
     claimed = worker.run_pass() + worker.run_pass()
 
     assert sorted(map(str, names(claimed))) == ["0", "x", "y"]
-
-
-def test_a_suspect_that_waits_says_why() -> None:
-    _, waiting = suspects("a", "b")
-    Worker.objects.update(state=Worker.State.STOPPED)
-    worker = HandWorker()
-    before = hipq.explain(waiting)
-
-    worker.run_pass()
-
-    assert "suspect" not in [reason.code for reason in before]
-    assert hipq.explain(waiting)[0].code == "suspect"
-    HandWorker()
-    assert hipq.explain(waiting) == []
 
 
 def test_a_job_that_ran_to_another_end_is_no_suspect(declare: Declare) -> None:
@@ -278,22 +264,6 @@ def test_losses_between_which_a_job_was_snoozed_are_not_in_a_row(
 
     job.refresh_from_db()
     assert (job.state, kinds(job)) == ("retry", ["worker_lost"] * 4)
-
-
-def test_a_job_that_was_put_back_without_a_call_is_a_suspect_as_before(declare: Declare) -> None:
-    """Nobody knows whether it kills workers."""
-    job = hipq.enqueue("echo")
-    for _ in range(2):
-        recover_all(HandWorker.crashed())
-    worker = HandWorker()
-    worker.run_pass()
-    worker.batch.deliver(Snoozed(worker.claims.pop(), 0, "no code for it in this worker"))
-    worker.save()
-
-    recover_all(HandWorker.crashed())
-
-    job.refresh_from_db()
-    assert (job.outcome, kinds(job)) == ("failed", ["worker_lost"] * 3)
 
 
 # What a retry handler does
