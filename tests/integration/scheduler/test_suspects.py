@@ -13,7 +13,7 @@ from hipq_django.domain.retries import RetryPolicy
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.exceptions import WorkerLost
 from hipq_django.maintenance import recovery
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -131,6 +131,20 @@ def test_suspects_that_wait_for_their_turn_hold_back_nobody(
     claimed = worker.run_pass() + worker.run_pass()
 
     assert sorted(map(str, names(claimed))) == ["0", "x", "y"]
+
+
+def test_a_suspect_that_waits_says_why() -> None:
+    _, waiting = suspects("a", "b")
+    Worker.objects.update(state=Worker.State.STOPPED)
+    worker = HandWorker()
+    before = hipq.explain(waiting)
+
+    worker.run_pass()
+
+    assert "suspect" not in [reason.code for reason in before]
+    assert hipq.explain(waiting)[0].code == "suspect"
+    HandWorker()
+    assert hipq.explain(waiting) == []
 
 
 def test_a_job_that_ran_to_another_end_is_no_suspect(declare: Declare) -> None:
