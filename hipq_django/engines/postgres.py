@@ -34,6 +34,7 @@ from hipq_django.engines.rows import (
     is_same,
     mark_stored,
     plain_row,
+    raw_values,
     shared_row,
     shared_values,
     type_of,
@@ -404,7 +405,7 @@ def _lines(
     """Yield the lines of a COPY."""
     shared, rest, rare, more = None, "", None, ""
     for job in jobs:
-        own = job.__dict__
+        own, _ = raw_values(job)
         if (values := shared_values(own)) != shared:
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")

@@ -289,10 +289,20 @@ def _defaults() -> dict[str, Any]:
     return {field.attname: getattr(plain, field.attname) for field in Job._meta.concrete_fields}
 
 
+def set_parents(job: Job, queue: Queue, job_type: JobType) -> None:
+    """Do the same as the descriptors of the two fields, at a tenth of the cost."""
+    job._state.fields_cache |= {"queue": queue, "job_type": job_type}
+
+
 def set_types(jobs: Iterable[Job], types: Mapping[int, JobType]) -> None:
     """Give jobs that have their queue their types, by the ids of these."""
     for job in jobs:
         job._state.fields_cache["job_type"] = types[job.job_type_id]
+
+
+def raw_values(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of a job's fields and its cached rows, without descriptors."""
+    return job.__dict__, job._state.fields_cache
 
 
 def queue_of(row: Job | JobType) -> Queue:

@@ -22,7 +22,7 @@ from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import Phase
 from hipq_django.engines import engine_for
-from hipq_django.engines.rows import set_types
+from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler import companions
@@ -129,7 +129,7 @@ class KnownTypes:
             if job_type is None:
                 self._read_at = 0.0  # it was registered since
                 continue
-            job._state.fields_cache |= {"queue": queue, "job_type": job_type}
+            set_parents(job, queue, job_type)
             found.append(job)
         return found
 

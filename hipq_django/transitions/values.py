@@ -16,6 +16,7 @@ from hipq_django.domain.retries import Decision, Failure, GiveUp
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
+from hipq_django.engines.rows import raw_values
 from hipq_django.models import Job, JobType, Queue
 
 RESERVATION_SECONDS = 0.1
@@ -48,7 +49,7 @@ def snapshot(job: Job, response: Any = None) -> JobSnapshot:
     `response` is what its response handler gets. The code may take sensitive values out of what it
     is given, so the job learns them now.
     """
-    values, related = job.__dict__, job._state.fields_cache  # without descriptors: for each job
+    values, related = raw_values(job)
     job_type = related["job_type"]
     if job_type.sensitive_fields:
         job.learn(values["job_data"], response)
