@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, quote_plus
 
 from hipq_django.domain.class_names import with_text
@@ -244,11 +244,25 @@ class HasSecrets(Protocol):
         """What masks them."""
 
 
+class Masking(NamedTuple):
+    """What has secrets, and is no row."""
+
+    redactor: Redactor
+
+
+NOBODY = Masking(NOTHING_SENSITIVE)
+
+
 def as_shown(row: HasSecrets, value: Any) -> Any:
     """Return JSON, a text or an exception about a row without its sensitive values."""
     if isinstance(value, BaseException):
         return row.redactor.mask_error(value)
     return row.redactor.mask(value)
+
+
+def without_fields(value: Any, fields: tuple[str, ...]) -> Any:
+    """Return JSON without the values of fields."""
+    return Redactor(fields).mask(value)
 
 
 def without_values(text: str, fields: tuple[str, ...], data: Any) -> str:

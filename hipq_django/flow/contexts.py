@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.domain.redaction import NOBODY, HasSecrets
 from hipq_django.domain.serialization import sized_json
 from hipq_django.flow.exceptions import MessageTooLargeError
 from hipq_django.flow.values import stored_json
@@ -81,7 +81,8 @@ class Running(NamedTuple):
     """The run whose code is called now."""
 
     node: int
-    redactor: Callable[[], Redactor]
+    seen: HasSecrets
+    """Knows the sensitive values that its code has seen."""
 
 
 _OUTSIDE: dict[str, Any] = {}
@@ -140,9 +141,9 @@ def current_group() -> Group:
 
 
 @contextmanager
-def inside_run(node: int, redactor: Callable[[], Redactor]) -> Iterator[None]:
-    """Log entries written in the block as those of a node, masked by its redactor."""
-    token = _running.set(Running(node, redactor))
+def inside_run(node: int, seen: HasSecrets) -> Iterator[None]:
+    """Log entries written in the block as those of a node, without what its code has seen."""
+    token = _running.set(Running(node, seen))
     try:
         yield
     finally:
@@ -155,7 +156,7 @@ def current_node() -> int | None:
     return running.node if running else None
 
 
-def current_redactor() -> Redactor:
-    """Return a redactor of the sensitive values that the running code has seen."""
+def current_secrets() -> HasSecrets:
+    """Return what knows the sensitive values that the running code has seen."""
     running = _running.get()
-    return running.redactor() if running else NOTHING_SENSITIVE
+    return running.seen if running else NOBODY

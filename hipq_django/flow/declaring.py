@@ -13,7 +13,7 @@ from django.db import Error
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.options import Number, Option, Words, allowing
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import without_fields
 from hipq_django.domain.retries import WAIT
 from hipq_django.domain.serialization import error_of
 from hipq_django.exceptions import (
@@ -37,8 +37,8 @@ from hipq_django.job_types.declaration import (
 from hipq_django.job_types.registry import (
     get_all_declared,
     get_declared,
-    redactor_of_declared,
     register,
+    sensitive_fields,
 )
 
 if TYPE_CHECKING:
@@ -398,14 +398,13 @@ def components(queue: str | None = None, *, instance: str = DEFAULT) -> list[dic
 
     Sensitive fields are masked, as everywhere where people read them.
     """
-    redactor = redactor_of_declared(instance)
     return [
         {
             "name": declared.name,
             "queue": declared.queue,
             "description": inspect.cleandoc(declared.component.__doc__ or ""),  # not a base's
-            "inputs": _as_data(declared.inputs, redactor),
-            "outputs": _as_data(declared.outputs, redactor),
+            "inputs": _as_data(declared.inputs, instance),
+            "outputs": _as_data(declared.outputs, instance),
             "public": declared.public,
             **declared.meta,
         }
@@ -414,20 +413,21 @@ def components(queue: str | None = None, *, instance: str = DEFAULT) -> list[dic
     ]
 
 
-def _as_data(ports: Mapping[str, PortOptions], redactor: Redactor) -> dict[str, dict[str, Any]]:
+def _as_data(ports: Mapping[str, PortOptions], instance: str) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "type": port.type,
             "mode": port.mode,
             "channels": list(port.channels),
-            **_default_as_data(port, redactor),
+            **_default_as_data(port, instance),
             **port.meta,
         }
         for name, port in ports.items()
     }
 
 
-def _default_as_data(port: PortOptions, redactor: Redactor) -> dict[str, Any]:
+def _default_as_data(port: PortOptions, instance: str) -> dict[str, Any]:
     if port.default is NOTHING:
         return {}
-    return {"default": replace(redactor, key=port.name).mask(port.default)}
+    [default] = without_fields({port.name: port.default}, sensitive_fields(instance)).values()
+    return {"default": default}

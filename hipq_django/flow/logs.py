@@ -13,7 +13,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.redaction import Redactor, quoted
+from hipq_django.domain.redaction import HasSecrets, Masking, Redactor, as_shown, quoted
 from hipq_django.domain.serialization import error_of
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import (
@@ -21,7 +21,7 @@ from hipq_django.flow.contexts import (
     current_context,
     current_group,
     current_node,
-    current_redactor,
+    current_secrets,
 )
 from hipq_django.flow.declaring import logging_components
 from hipq_django.flow.exceptions import FlowError
@@ -30,7 +30,7 @@ from hipq_django.flow.publishing import LOG_CHANNEL, hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import is_heard, observers_among
 from hipq_django.flow.values import stored_json
-from hipq_django.job_types.registry import redactor_of_declared
+from hipq_django.job_types.registry import sensitive_fields
 
 
 def store(
@@ -46,8 +46,8 @@ def store(
 
     With `skip_locked` raise `LockedPortError` instead of waiting for a port.
     """
-    redactor = redactor_of_declared(instance)
-    wanted = [(pk, masked_entry({**stamp(), **entry}, redactor)) for pk, entry in entries]
+    fields = _fields_of(instance)
+    wanted = [(pk, shown_entry({**stamp(), **entry}, fields)) for pk, entry in entries]
     if not wanted:
         return
     now = clock.now(using)
@@ -92,12 +92,11 @@ def log_entry(entry: Any) -> dict[str, Any]:
 
     In a run it shows none of the sensitive values that the code has seen.
     """
-    redactor = current_redactor()
     if isinstance(entry, BaseException):
         said: dict[str, Any] = {"error": error_of(entry)}
     else:
         said = _checked_entry(entry)
-    return {**current_context(), **stamp(), **redactor.mask(said)}
+    return {**current_context(), **stamp(), **as_shown(current_secrets(), said)}
 
 
 def _checked_entry(entry: Any) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def _checked_entry(entry: Any) -> dict[str, Any]:
 def group_entry(entry: Entry) -> dict[str, Any]:
     """Return the log entry of what a group has read and written."""
     said = {"read": entry.read, "write": entry.written}
-    return {**current_context(), **stamp(), **masked_entry(said, current_redactor())}
+    return {**current_context(), **stamp(), **shown_entry(said, current_secrets())}
 
 
 @contextmanager
@@ -154,12 +153,17 @@ def record(entry: Entry, instance: str, using: str) -> None:
     if entry.is_stored:
         store([said], instance, using)
     else:
-        masked = masked_entry(said[1], redactor_of_declared(instance))
-        _publish([(said[0], masked)], instance, using, skip_locked=False)
+        shown = shown_entry(said[1], _fields_of(instance))
+        _publish([(said[0], shown)], instance, using, skip_locked=False)
 
 
-def masked_entry(entry: Any, redactor: Redactor) -> Any:
+def _fields_of(instance: str) -> HasSecrets:
+    return Masking(Redactor(sensitive_fields(instance)))
+
+
+def shown_entry(entry: Any, secrets: HasSecrets) -> Any:
     """Return a log entry that may be shown: what was read and written is named by its ports."""
+    redactor = secrets.redactor
     if not redactor.fields or not isinstance(entry, dict):
         return redactor.mask(entry)
     lines = {side: entry[side] for side in ("read", "write") if _are_lines(entry.get(side))}

@@ -23,7 +23,7 @@ from hipq_django.database.isolation import write_or_refuse
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.presence import Presence
 from hipq_django.domain.drafts import BoundJob, NewJob
-from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.redaction import as_shown, without_values
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import HipqError, InvalidJobError
@@ -36,7 +36,7 @@ from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.ports import Port
 from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_BY_ITSELF, STAGE
-from hipq_django.job_types.registry import redactor_of_declared
+from hipq_django.job_types.registry import sensitive_fields
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
 from hipq_django.models.masking import shown
@@ -133,7 +133,7 @@ class Jobs(Component):
             try:
                 new = _checked_job(job_type, packet.value, key, builder)
             except InvalidJobError as error:
-                said = storable_text(self._run.redactor().mask_text(str(error)))
+                said = storable_text(as_shown(self._run, str(error)))
                 self._hand_on("error", {"data": packet.value, "error": said})
                 continue
             taken += 1
@@ -284,18 +284,17 @@ def _enqueue(node: Node, staged: Sequence[Staged]) -> list[tuple[Staged, str]]:
             _enqueue_together(node, [staged[n] for n in places])
 
     def refuse(place: int, error: Exception) -> None:
-        refused.append((staged[place], _masked(error, staged[place], node.instance)))
+        refused.append((staged[place], _shown(error, staged[place], node.instance)))
 
     write_or_refuse(range(len(staged)), enqueue, refuse)
     return refused
 
 
-def _masked(error: Exception, given: Staged, instance: str) -> str:
-    """Mask an error of the database, which may quote the row of the job."""
-    own = get_job_type(instance, given.job.job_type).redactor
-    redactor = Redactor((*redactor_of_declared(instance).fields, *own.fields))
-    knowing = redactor.knowing(given.data, given.job.job_data)
-    return storable_text(in_one_line(error, knowing.mask_text))
+def _shown(error: Exception, given: Staged, instance: str) -> str:
+    """Return an error of the database, which may quote the row of the job, without its secrets."""
+    own = get_job_type(instance, given.job.job_type).sensitive_fields
+    fields, data = (*sensitive_fields(instance), *own), [given.data, given.job.job_data]
+    return storable_text(in_one_line(error, lambda text: without_values(text, fields, data)))
 
 
 def _enqueue_together(node: Node, staged: Sequence[Staged]) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hipq_django import extensions
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.domain.redaction import Redactor
 from hipq_django.exceptions import InvalidJobTypeError, InvalidScheduleError
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def register(declared: D) -> D:
         forget(older)
     _declared[declared.instance, declared.name] = declared
     _by_alias.update({(declared.instance, alias): declared for alias in declared.aliases})
-    redactor_of_declared.cache_clear()
+    sensitive_fields.cache_clear()
     return declared
 
 
@@ -89,10 +88,10 @@ def has_sensitive(instance: str | None = None) -> bool:
 
 
 @cache  # until something else is declared
-def redactor_of_declared(instance: str) -> Redactor:
-    """Return what masks the sensitive fields of all that this process knows of an instance."""
+def sensitive_fields(instance: str) -> tuple[str, ...]:
+    """Return the sensitive fields of all that this process knows of an instance."""
     fields = {name for declared in get_all_declared(instance) for name in declared.sensitive}
-    return Redactor(tuple(sorted(fields)))
+    return tuple(sorted(fields))
 
 
 def known_names(instance: str) -> set[str]:
@@ -113,7 +112,7 @@ def forget(declared: Declaration) -> None:
     _declared.pop((declared.instance, declared.name), None)
     for alias in declared.aliases:
         _by_alias.pop((declared.instance, alias), None)
-    redactor_of_declared.cache_clear()
+    sensitive_fields.cache_clear()
 
 
 class Declared(NamedTuple):
@@ -138,7 +137,7 @@ def restore(before: Declared) -> None:
         of_modules = {k: made for k, made in known.items() if made.__module__ not in before.modules}
         known.clear()
         known.update({**of_modules, **then})
-    redactor_of_declared.cache_clear()
+    sensitive_fields.cache_clear()
 
 
 def declared_queues(instance: str) -> set[str]:

@@ -18,7 +18,7 @@ from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.domain.uniqueness import Unique
 from hipq_django.domain.validation import MAX_TYPE_NAME_CHARS
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.job_types.registry import get_declared, redactor_of_declared
+from hipq_django.job_types.registry import get_declared, sensitive_fields
 from hipq_django.models.base import JsonField, RowKey, RowManager, factor_field
 from hipq_django.models.queue import Queue
 
@@ -157,4 +157,4 @@ def redactor_of_all(instance: str, using: str) -> Redactor:
     """
     rows = JobType.objects.using(using).filter(instance=instance).exclude(sensitive=[])
     stored = {name for names in rows.values_list("sensitive", flat=True) for name in names}
-    return Redactor(tuple(sorted({*stored, *redactor_of_declared(instance).fields})))
+    return Redactor(tuple(sorted({*stored, *sensitive_fields(instance)})))

@@ -24,7 +24,6 @@ from hipq_django.admin.display import (
 from hipq_django.admin.filters import QueueFilter
 from hipq_django.admin.job_panel import standing as standing_of_job
 from hipq_django.admin.previews import MAX_READ_CHARS, with_preview
-from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.validation import id_from
 from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
 from hipq_django.flow.admin.graph_pages import GraphPages
@@ -41,7 +40,7 @@ from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import ComponentDeclaration
 from hipq_django.flow.explaining import reasons_of
 from hipq_django.flow.library.graph import GRAPH
-from hipq_django.flow.logs import masked_entry
+from hipq_django.flow.logs import shown_entry
 from hipq_django.flow.models import Alias, LogEntry, Message, Node, NodePort
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
@@ -158,7 +157,7 @@ class NodeAdmin(GraphPages):
         """Return where the node stands, its buttons, children and ports."""
         row = shown_rows(Node.objects.using(self.database).filter(pk=node.pk)).get()
         name_rows([row], self.database)
-        knowing = self._knowing(node)
+        knowing = not row.is_sensitive or self._learn(node)
         children, ports = self._children(row), self._ports(node)
         return {
             **super().beside_form(request, node),
@@ -170,7 +169,7 @@ class NodeAdmin(GraphPages):
             "ports": ports[:MAX_PORTS],
             "has_more_ports": len(ports) > MAX_PORTS,
             "runs": self._runs(request, node),
-            "log": self._log(node, knowing) if knowing else [],
+            "log": self._log(node) if knowing else [],
             "newest_jobs": format_number(NEWEST_JOBS),
             "max_ports": MAX_PORTS,
         }
@@ -185,10 +184,10 @@ class NodeAdmin(GraphPages):
             "picture": of_children(node, lambda pk: self.url(Node, "change", pk)),
         }
 
-    def _panel(self, row: Any, node: Node, job: Job | None, knowing: Any) -> dict[str, Any]:
+    def _panel(self, row: Any, node: Node, job: Job | None, knowing: bool) -> dict[str, Any]:
         reasons = reasons_of(row, job, self.now)
         failed = row.rest == "failed" or isinstance(node.error, dict)
-        error = knowing.mask(node.error) if knowing else first_line(node.error).partition(":")[0]
+        error = shown(node, node.error) if knowing else first_line(node.error).partition(":")[0]
         line = first_line(error)
         return {
             "label": row.label,
@@ -203,21 +202,18 @@ class NodeAdmin(GraphPages):
             "whole_error": block(error) if failed and line not in (NOTHING, error) else "",
         }
 
-    def _knowing(self, node: Node) -> Redactor | None:
-        """Return what also masks, in texts, the values that a run of a node may have quoted.
+    def _learn(self, node: Node) -> bool:
+        """Let a node know the values that a run of it may have quoted; return whether it does.
 
-        None if it may have read more than is looked through here: then no text can be shown.
+        A run may have read more than is looked through here: then no text can be shown.
         """
-        if not node.redactor.fields:
-            return node.redactor
         rows = Message.objects.using(self.database).filter(port__node=node.pk)
         rows = rows.select_related("port")
         found = list(with_preview(rows.order_by("pk"), "data")[: MAX_KNOWN + 1])
         if len(found) > MAX_KNOWN or any(row.size > MAX_READ_CHARS for row in found):
-            return None
-        return node.redactor.knowing(
-            node.state_values, node.args, *({m.port.name: m.shown} for m in found)
-        )
+            return False
+        node.learn(node.state_values, node.args, *({m.port.name: m.shown} for m in found))
+        return True
 
     def _children(self, row: Any) -> list[dict[str, Any]]:
         found = shown_rows(Node.objects.using(self.database).filter(parent=row.pk))
@@ -297,10 +293,10 @@ class NodeAdmin(GraphPages):
             for job in mine.select_related("queue", "job_type").order_by("-pk")[:MAX_ROWS]
         ]
 
-    def _log(self, node: Node, redactor: Redactor) -> list[tuple[str, str]]:
+    def _log(self, node: Node) -> list[tuple[str, str]]:
         rows = LogEntry.objects.using(self.database).filter(node=node.pk)
         return [
-            (when(row.create_time, self.now), preview(masked_entry(row.shown, redactor), row.size))
+            (when(row.create_time, self.now), preview(shown_entry(row.shown, node), row.size))
             for row in with_preview(rows, "entry").order_by("-pk")[:MAX_ROWS]
         ]
 

@@ -29,14 +29,14 @@ from hipq_django.flow.graphs.named import is_declared
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
+from hipq_django.models.masking import shown
 
 
 def _start(row: Graph, **how: Any) -> Node:
     try:
         return start_graph(row, **how)
     except HipqError as error:  # it may quote a value of the spec
-        said = row.redactor.knowing(row.spec).mask_text(str(error))
-        raise FlowError(said) from error
+        raise FlowError(shown(row, str(error))) from error
 
 
 START = Verb(

@@ -41,8 +41,8 @@ class Graph(Row):
 
     @property
     def redactor(self) -> Redactor:
-        """What masks the sensitive fields of all job types of its instance."""
-        return redactor_of_all(self.instance, self.using)
+        """What masks its values of the sensitive fields of all job types of its instance."""
+        return redactor_of_all(self.instance, self.using).knowing(self.spec)
 
     def __str__(self) -> str:
         return self.name

@@ -258,6 +258,10 @@ class Node(NodeRow):
         """What masks the sensitive fields of all job types: messages go from tree to tree."""
         return redactor_of_all(self.instance, self.using)
 
+    def learn(self, *values: Any) -> None:
+        """Remember the sensitive values in these: its errors and its log may quote them."""
+        self.redactor = self.redactor.knowing(*values)
+
     def __str__(self) -> str:
         return f"node {self.pk}"
 

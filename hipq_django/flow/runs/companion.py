@@ -14,7 +14,7 @@ from hipq_django.database import clock
 from hipq_django.database.errors import is_cut_off, is_outage
 from hipq_django.database.isolation import Isolation
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.redaction import quoted
+from hipq_django.domain.redaction import as_shown, quoted
 from hipq_django.domain.retries import WAIT, Snooze
 from hipq_django.domain.states import Phase
 from hipq_django.flow.base import Component, Suspended
@@ -88,8 +88,8 @@ class Runs:
             return None
         run.has_run = True
         node = run.node.pk
-        with context(node=node, run=claim.id), set_group(), inside_run(node, run.redactor):
-            return _call_masked(run)
+        with context(node=node, run=claim.id), set_group(), inside_run(node, run):
+            return _call_and_learn(run)
 
     def write(
         self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
@@ -118,10 +118,10 @@ class Runs:
 def _mask(result: Result) -> None:
     """Let nothing be stored that a run has read: messages may be gone when somebody looks."""
     if isinstance(result, Failed):
-        mask = result.claim.redactor.mask_text
-        result.error, result.traceback = mask(result.error), mask(result.traceback)
+        result.error = as_shown(result.claim, result.error)
+        result.traceback = as_shown(result.claim, result.traceback)
     elif isinstance(result, Snoozed):
-        result.reason = result.claim.redactor.mask_text(result.reason)
+        result.reason = as_shown(result.claim, result.reason)
 
 
 def _was_away(error: Error, claim: Claim) -> bool:
@@ -161,7 +161,7 @@ def _wait_for_lock(run: Run) -> None:
         raise NodeLocked(left)
 
 
-def _call_masked(run: Run) -> Any:
+def _call_and_learn(run: Run) -> Any:
     """Call the code; what it raises shows no sensitive value that it has seen."""
     run.learn()  # what it is given, before it takes something out of that
     try:

@@ -39,7 +39,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import State, own_values, stored_values
 from hipq_django.flow.statements import UnreadMessage
 from hipq_django.flow.values import MAX_VOLUME, Effects, PortName, Verb, Write
-from hipq_django.job_types.registry import redactor_of_declared
+from hipq_django.job_types.registry import sensitive_fields
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim, Result
 
@@ -137,8 +137,7 @@ class Run:
     @cached_property
     def _sensitive(self) -> Redactor:
         """A redactor of the sensitive fields of this release and of the one in the database."""
-        fields = redactor_of_declared(self.node.instance).fields
-        return Redactor((*fields, *self.claim.redactor.fields))
+        return Redactor((*sensitive_fields(self.node.instance), *self.claim.redactor.fields))
 
     @cached_property
     def _secrets(self) -> set[str]:
@@ -152,14 +151,15 @@ class Run:
         if self._sensitive.fields:
             self._secrets.update(self._sensitive.knowing(*values).secrets)
 
+    @property
     def redactor(self) -> Redactor:
-        """Return a redactor that knows the sensitive values that the code has seen."""
+        """What masks the sensitive values that the code has seen."""
         return Redactor(self._sensitive.fields, frozenset(self._secrets))
 
     def mask_errors(self) -> None:
         """Mask the sensitive values that the code has seen in errors of this run."""
         if self.exists and self._secrets:
-            self.claim.job.known = self.redactor()
+            self.claim.job.known = self.redactor
 
     @property
     def doing(self) -> Effects:

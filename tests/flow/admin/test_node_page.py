@@ -136,7 +136,7 @@ def test_a_run_that_waits_for_its_answer_links_to_its_job(admin_client: Client) 
 
     page = html(admin_client, page_url(node))
 
-    assert "waits for" in panel(admin_client, node)
+    assert "its answer has time until" in panel(admin_client, node)
     assert page.count(f'<a href="{page_url(job)}">job {job.pk}</a>') == 2
     hipq.complete("t.asks", "question-7", 42)
     testing.drain()
