@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from django.test import Client, RequestFactory
-from django.urls import include, path
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.answers.callback_urls import Token
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.models import Answer, Job
@@ -126,14 +124,6 @@ def test_null_is_a_response_like_any_other(charge: Charge, body: Any) -> None:
     assert (job.outcome, job.result) == ("succeeded", None)
 
 
-def test_no_csrf_token_is_asked_for(charge: Charge) -> None:
-    charge.asked()
-
-    response = post(charge.urls[0], {"response": 1}, client=Client(enforce_csrf_checks=True))
-
-    assert response.status_code == 200
-
-
 # Forged
 
 
@@ -154,25 +144,13 @@ def test_a_forged_url_is_forbidden(charge: Charge) -> None:
         assert (row(job), Answer.objects.count()) == (before, 0)
 
 
-def test_a_url_of_another_secret_key_is_forbidden(charge: Charge, settings: Settings) -> None:
-    charge.asked()
-    settings.SECRET_KEY = "another"
-
-    assert post(charge.urls[0], {"response": "paid"}).status_code == 403
-
-
 def test_a_url_signed_with_the_former_key_is_good(charge: Charge, settings: Settings) -> None:
     charge.asked()
-    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
-    settings.SECRET_KEY = "another"
+    before, settings.SECRET_KEY = settings.SECRET_KEY, "another"
+    assert post(charge.urls[0], {"response": "paid"}).status_code == 403
 
+    settings.SECRET_KEY_FALLBACKS = [before]
     assert post(charge.urls[0], {"response": "paid"}).status_code == 200
-
-
-def test_a_url_of_an_instance_that_is_gone_is_forbidden(charge: Charge) -> None:
-    token = Token("nowhere", 1, 1).sign()
-
-    assert post(f"/hipq/callback/{token}/", {"response": "paid"}).status_code == 403
 
 
 # Malformed
@@ -194,28 +172,7 @@ def test_a_body_of_another_form_is_a_bad_request(charge: Charge) -> None:
         assert (row(job), Answer.objects.count()) == (before, 0), body
 
 
-@pytest.mark.parametrize("depth", [400, 100_000])
-def test_a_body_nested_too_deeply_is_refused(
-    charge: Charge, depth: int, settings: Settings
-) -> None:
-    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "https://shop.example"}}
-    charge.asked()
-
-    response = post(charge.urls[0], '{"response": ' + "[" * depth + "]" * depth + "}")
-
-    assert response.status_code == (200 if depth == 400 else 400)
-
-
-@pytest.mark.conformance
-def test_the_largest_body_that_is_allowed_is_taken(charge: Charge) -> None:
-    charge.asked()
-    body = json.dumps({"response": "x" * (LIMIT - 16)})
-
-    assert len(body) == LIMIT
-    assert post(charge.urls[0], body).status_code == 200
-
-
-@pytest.mark.parametrize("excess", [1, 1_000_000, 3_000_000])
+@pytest.mark.parametrize("excess", [1, 3_000_000])
 def test_a_body_that_is_too_large_is_refused(charge: Charge, excess: int) -> None:
     job = charge.asked()
     body = json.dumps({"response": "x" * (LIMIT - 16 + excess)})
@@ -263,31 +220,6 @@ def test_without_the_urls_of_hipq_there_is_no_url(charge: Charge, settings: Sett
         hipq.callback_url(job)
 
 
-def test_another_namespace_around_the_urls_is_named_as_the_reason(
-    charge: Charge, settings: Settings
-) -> None:
-    job = charge.type.enqueue()
-
-    class Urls:
-        urlpatterns = [path("", include(([path("hipq/", include("hipq_django.urls"))], "outer")))]
-
-    settings.ROOT_URLCONF = Urls
-    with pytest.raises(ConfigurationError, match="in the namespace hipq_django; add"):
-        hipq.callback_url(job)
-
-
-def test_urls_under_another_name_of_their_namespace_are_found(
-    charge: Charge, settings: Settings
-) -> None:
-    job = charge.type.enqueue()
-
-    class Urls:
-        urlpatterns = [path("hipq/", include(("hipq_django.urls", "q"), namespace="qq"))]
-
-    settings.ROOT_URLCONF = Urls
-    assert "/hipq/callback/" in hipq.callback_url(job)
-
-
 # A body in pieces, whose length no header tells
 
 
@@ -324,18 +256,6 @@ def test_of_a_body_in_pieces_no_more_is_read_than_the_limit(charge: Charge) -> N
     response = in_pieces(charge.urls[0], b"", **{"wsgi.input": pieces})
 
     assert (response.status_code, pieces.tell()) == (413, LIMIT + 1)
-    assert row(job)["state"] == "running"
-
-
-def test_of_a_body_in_pieces_no_more_is_read_than_django_takes(
-    charge: Charge, settings: Settings
-) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 500
-    job, pieces = charge.asked(), Pieces(b'{"response": "%b"}' % (b"x" * 900))
-
-    response = in_pieces(charge.urls[0], b"", **{"wsgi.input": pieces})
-
-    assert (response.status_code, pieces.tell()) == (413, 501)
     assert row(job)["state"] == "running"
 
 

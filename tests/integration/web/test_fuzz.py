@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import pytest
 from django.test import Client
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pytest_django import Settings
-from pytest_django.live_server_helper import LiveServer
 
 import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
@@ -58,7 +55,6 @@ events = bodies | st.fixed_dictionaries(
         "data": charges | json_values,
     }
 ).map(lambda value: json.dumps(value).encode())
-header_text = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=60)
 content_types = st.sampled_from(
     ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
@@ -103,19 +99,6 @@ def test_a_callback_with_any_content(job: Job, body: bytes, content_type: str, m
 
 @pytest.mark.conformance
 @fuzzed
-@given(token=st.text(max_size=60) | st.from_regex(r"\A\w+-\d+-\d+\.[\w-]{43}\Z"))
-def test_a_callback_with_any_token(job: Job, token: str) -> None:
-    before = everything()
-
-    with rolled_back():
-        url = f"/hipq/callback/{quote(token.encode(errors='replace'), safe='')}/"
-        response = Client().post(url, b'{"response": 1}', content_type="application/json")
-        check(response.status_code, response.content, before)
-        assert response.status_code in {403, 404}
-
-
-@pytest.mark.conformance
-@fuzzed
 @given(body=events, content_type=content_types, method=methods)
 def test_a_webhook_with_any_content(
     partner: Partner, body: bytes, content_type: str, method: str
@@ -131,57 +114,3 @@ def test_a_webhook_with_any_content(
             headers={"Stripe-Signature": signature(body)},
         )
         check(response.status_code, response.content, before, method)
-
-
-@fuzzed
-@given(body=events, header=header_text)
-def test_a_webhook_with_any_signature(partner: Partner, body: bytes, header: str) -> None:
-    before = everything()
-
-    with rolled_back():
-        response = partner.send(body, Stripe_Signature=header)
-        check(response.status_code, response.content, before)
-        assert response.status_code == 403
-
-
-# Over a real connection
-
-
-def exchange(url: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-    """POST the body over HTTP; return status and content of the reply."""
-    address = urlsplit(url)
-    connection = HTTPConnection(str(address.hostname), address.port, timeout=30)
-    try:
-        connection.request("POST", path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
-
-
-ODD_HEADERS: list[dict[str, str]] = [
-    {},
-    {"Content-Type": "multipart/form-data"},
-    {"Content-Type": "\xff"},
-    {"Content-Encoding": "gzip"},
-    {"Stripe-Signature": "t=1,v1=\xff"},
-    {"Stripe-Signature": "x" * 60_000},
-]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_real_server_never_fails(settings: Settings, live_server: LiveServer) -> None:
-    job = hipq.enqueue("ask", job_key="order-1")
-    run_due_jobs()
-    Partner(settings).serve()
-    callback = f"/hipq/callback/{Token('default', job.pk, 1).sign()}/"
-    before = everything()
-
-    for path in (callback, ADDRESS, f"{callback[:-3]}x/", "/hipq/callback/%00%ff/"):
-        for body in (b"", b"\xff", b"[" * 100_000, b"{}", b"x" * 2_000_000):
-            for odd in ODD_HEADERS:
-                headers = {"Stripe-Signature": signature(body), **odd}
-                check(*exchange(live_server.url, path, body, headers), before)
-        for length in ("-1", "0", "1", "1,1", "x"):
-            headers = {"Stripe-Signature": signature(b""), "Content-Length": length}
-            check(*exchange(live_server.url, path, b"{}", headers), before)

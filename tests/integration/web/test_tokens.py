@@ -21,7 +21,6 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.db import OperationalError
 from django.test import Client
-from django.urls import include, path
 from django.utils.log import AdminEmailHandler
 from django.views.debug import ExceptionReporter
 from pytest_django import Settings
@@ -187,10 +186,7 @@ def test_no_log_of_a_reply_holds_the_token(
     check(logs, token)
 
 
-MANGLED = [
-    "{0}x/", "x{0}/", "{0}/x/", "{0}//", "x/{0}/", "{0}%0A/", "{0}%00/", "{0}%ff/", "{dots}x/",
-    "{0}/?token={0}", "{0}.{0}/", "%22{0}%22", "{0};",
-]  # fmt: skip
+MANGLED = ["{0}x/", "{0}/x/", "x/{0}/", "{0}%00/", "{0}%ff/", "{dots}x/", "{0}/?token={0}"]
 
 
 def test_no_log_of_a_mangled_token_holds_it(send: Post, logs: Everything, job: Job) -> None:
@@ -202,16 +198,7 @@ def test_no_log_of_a_mangled_token_holds_it(send: Post, logs: Everything, job: J
     check(logs, token)
 
 
-@pytest.fixture(params=[False, True], ids=["production", "debug"])
-def debug(request: pytest.FixtureRequest, settings: Settings) -> bool:
-    """The setting DEBUG."""
-    settings.DEBUG = request.param
-    return bool(request.param)
-
-
-def test_a_url_without_its_slash_is_taken(
-    send: Post, logs: Everything, job: Job, debug: bool
-) -> None:
+def test_a_url_without_its_slash_is_taken(send: Post, logs: Everything, job: Job) -> None:
     token = token_of(job)
 
     assert send("POST", f"/hipq/callback/{token}", b'{"response": 1}', JSON) == 200
@@ -221,9 +208,16 @@ def test_a_url_without_its_slash_is_taken(
     check(logs, token)
 
 
+@pytest.mark.parametrize("debug", [False, True])
 def test_no_log_of_a_failure_holds_the_token(
-    send: Post, logs: Everything, job: Job, debug: bool, monkeypatch: pytest.MonkeyPatch
+    send: Post,
+    logs: Everything,
+    job: Job,
+    debug: bool,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    settings.DEBUG = debug
     failures = [(RuntimeError("a bug"), 500), (OperationalError("away"), 503), (SystemError(), 500)]
     token = token_of(job, part="a b/c")
     headers = {**JSON, "X-Original-URI": f"/hipq/callback/{quote(token)}/"}
@@ -332,27 +326,6 @@ def test_what_a_partner_says_of_the_url_is_stored_and_logged_without_the_token(
     job.refresh_from_db()
     assert job.error == Attempt.objects.get().error == stored
     assert token.rpartition(".")[2] not in caplog.text
-
-
-def test_why_a_job_was_cancelled_has_no_token(job: Job) -> None:
-    token = token_of(job)
-
-    hipq.cancel(job, f"/hipq/callback/{token}/ is gone")
-
-    job.refresh_from_db()
-    assert job.error == f"/hipq/callback/{token.rpartition('.')[0]}.•••/ is gone"
-
-
-def test_a_url_that_cannot_be_made_shows_no_token(job: Job, settings: Settings) -> None:
-    class Urls:
-        urlpatterns = [path("hipq/<int:shop>/", include("hipq_django.urls"))]
-
-    settings.ROOT_URLCONF = Urls
-
-    with pytest.raises(hipq.ConfigurationError) as caught:
-        hipq.callback_url(job)
-
-    assert token_of(job).rpartition(".")[2] not in f"{caught.value}{caught.value.__cause__}"
 
 
 def test_a_job_that_was_not_enqueued_has_no_url() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from django.db import connections, transaction
-from django.http import HttpRequest, JsonResponse
+from django.db import connections
+from django.http import JsonResponse
+from django.views.decorators.csrf import csrf_exempt
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.answers.callback_urls import Token
 from hipq_django.models import Answer, Job
-from hipq_django.web.receiving import ReceivingView
 from tests.declaring import Declare
 from tests.integration.webhooks import (
     FORMAT,
@@ -167,152 +167,117 @@ def test_a_message_for_a_job_type_that_nobody_knows_is_stored(partner: Partner) 
 # Forged
 
 
-def test_a_forged_message_is_forbidden_and_changes_nothing(partner: Partner) -> None:
+def raises(error: Exception) -> Any:
+    """Return a function that raises an error, whatever it is called with."""
+
+    def function(*_: Any) -> Any:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "t=1,v1=x", signature(b"{}"), signature(b"{}", secret="another"), "no header"],
+)
+def test_a_forged_message_is_forbidden_and_not_even_read(partner: Partner, header: str) -> None:
     asked()
+    partner.serve(parse=raises(AssertionError("read before it was verified")))
     before = everything()
-    body = json.dumps(succeeded()).encode()
 
-    replies = [
-        partner.is_told(body, Stripe_Signature=header)
-        for header in (
-            "",
-            "t=1,v1=x",
-            signature(body + b" "),
-            signature(body, secret="another"),
-            signature(body, at=1_000_000_000),
-        )
-    ]
-
-    assert [status for status, _ in replies] == [403] * 5
-    assert "seconds old" in replies[-1][1]["error"]
+    assert partner.is_told(succeeded(), Stripe_Signature=header)[0] == 403
     assert everything() == before
 
 
-def test_a_forged_message_is_not_read(partner: Partner) -> None:
-    partner.serve(parse=lambda body: pytest.fail("read before it was verified"))
+@pytest.mark.parametrize("result", [None, False, 1, "yes", object()])
+def test_only_true_is_authentic(partner: Partner, result: object) -> None:
+    partner.serve(verify=lambda request: result)
 
-    assert partner.is_told(b"\xff", Stripe_Signature="t=1,v1=x")[0] == 403
-
-
-def test_only_true_is_authentic(partner: Partner) -> None:
-    for result in (None, False, 0, 1, "yes", object()):
-        partner.serve(verify=lambda request, result=result: result)
-        told = partner.is_told(succeeded())
-        assert told == (403, {"error": "the message is not authentic."}), result
-
+    assert partner.is_told(succeeded()) == (403, {"error": "the message is not authentic."})
     assert Answer.objects.count() == 0
 
 
-def test_a_verifier_that_raises_lets_nobody_in(partner: Partner) -> None:
-    partner.serve(verify=lambda request: request.headers["X-Token"] == "x")
+@pytest.mark.parametrize(
+    ("verify", "status", "said"),
+    [
+        (raises(KeyError("hunter2")), 403, "the message cannot be verified: KeyError."),
+        (hipq.StripeSignature(raises(OSError("hunter2"))), 503, "is not set up for the message"),
+    ],
+)
+def test_a_verifier_that_raises_lets_nobody_in(
+    partner: Partner, caplog: pytest.LogCaptureFixture, verify: Any, status: int, said: str
+) -> None:
+    partner.serve(verify=verify)
 
-    assert partner.is_told(succeeded(), X_Token="x")[0] == 200
-    assert partner.is_told(succeeded()) == (
-        403,
-        {"error": "the message cannot be verified: KeyError."},
-    )
+    response = partner.send(succeeded())
+
+    assert (response.status_code, Answer.objects.count()) == (status, 0)
+    assert said in response.content.decode()
+    assert "hunter2" not in caplog.text + response.content.decode()
 
 
 # Malformed
 
-BIG_KEY = "x" * 300
-MALFORMED: list[Any] = [
-    *(b"", b"paid", b"{", b"\xff\xfe", b"[]", b"null", b"5", b'"x"', b"{}", b'{"type": NaN}'),
-    *(b'\xff\xfe{"type": "ping"}', b"[" * 900, b'{"type": 1' + b"0" * 5_000 + b"}"),
-    *({"type": "charge.succeeded"}, {"type": "charge.failed", "data": {}}),
-    *(succeeded(""), succeeded(None), succeeded("NONE"), succeeded("a\nb"), succeeded("a\0b")),
-    *(succeeded("\ud800"), succeeded([]), succeeded({}), succeeded(1.5), succeeded(True)),
-    *(succeeded(BIG_KEY), succeeded(10**300), succeeded(receipt="\0"), succeeded(receipt="\ud800")),
-    *(failed(reason=None), failed(reason=""), failed(reason="NONE")),
+MALFORMED: list[tuple[Any, str]] = [
+    *((body, "is not JSON in UTF-8") for body in (b"", b"{", b"\xff\xfe", b'{"type": NaN}')),
+    *((body, "the outcome cannot be read from the message") for body in (b"[]", b"5", b"{}")),
+    (b"[" * 100_000, "nested too deeply"),
+    ({"type": "charge.succeeded", "data": {}}, "the key cannot be read from the message at 'data."),
+    (succeeded(""), "a key is text"),
+    *((succeeded(key), "") for key in ("NONE", [], 1.5, "x" * 300, "a\0b", "\ud800", 10**300)),
+    *((succeeded(receipt=value), "") for value in ("\0", "\ud800")),
+    *((failed(reason=value), "") for value in (None, "", "NONE")),
+    ({**succeeded(), "id": "x" * 256}, "message"),
+    ({**succeeded(), "id": 5.0}, "message"),
 ]
 
 
 def test_a_malformed_message_is_refused_and_changes_nothing(
     partner: Partner, caplog: pytest.LogCaptureFixture
 ) -> None:
+    partner.serve(message_id=lambda event: event.get("id"))
     asked()
     before = everything()
 
-    for message in MALFORMED:
+    for message, says in MALFORMED:
         caplog.clear()
         status, reply = partner.is_told(message)
 
         assert (status, list(reply)) == (400, ["error"]), message
+        assert says in reply["error"], reply
         assert everything() == before, message
         [line] = [r.getMessage() for r in caplog.records if r.name == "hipq_django"]
         assert line.startswith("event=request_refused route=hooks/bank/ status=400 error=")
 
 
-def test_a_reason_names_the_part_and_what_is_wrong(partner: Partner) -> None:
-    assert partner.is_told({"type": "charge.succeeded", "data": {}})[1] == {
-        "error": "the key cannot be read from the message at 'data.order': KeyError."
-    }
-    assert partner.is_told({})[1] == {
-        "error": "the outcome cannot be read from the message: KeyError."
-    }
-    assert "a key is text of 1 to 255" in partner.is_told(succeeded(""))[1]["error"]
-    assert partner.is_told(b"\xff")[1] == {"error": "the body is not JSON in UTF-8."}
-    deep = partner.is_told(b"[" * 100_000)[1]
-    assert deep == {"error": "the body is JSON that is nested too deeply."}
-
-
-@pytest.mark.parametrize("size", [1_001, 3_000_000])
-def test_a_message_that_is_too_large_is_refused(
-    partner: Partner, settings: Settings, size: int
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"outcome": lambda event: {"paid": True}}, "return Response(…), ErrorResponse(…), or No"),
+        ({"key": raises(hipq.InvalidAnswerError("not 'order-'"))}, "not 'order-'"),
+    ],
+)
+def test_what_functions_of_the_project_refuse_is_said(
+    partner: Partner, options: dict[str, Any], said: str
 ) -> None:
+    partner.serve(**options)
+
+    status, reply = partner.is_told(succeeded())
+
+    assert (status, Answer.objects.count()) == (400, 0)
+    assert said in reply["error"]
+
+
+def test_a_message_that_is_too_large_is_refused(partner: Partner, settings: Settings) -> None:
     settings.HIPQ = {"default": {"CALLBACK_MAX_BYTES": 1_000}}
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = None
-    before = everything()
 
-    assert partner.is_told(b"x" * size) == (413, {"error": "the body is larger than 1000 bytes."})
-
-    assert everything() == before
-
-
-def test_an_outcome_of_another_kind_is_refused(partner: Partner) -> None:
-    for result in ({"paid": True}, "paid", hipq.Response, 0, False):
-        partner.serve(outcome=lambda event, result=result: result)
-        status, reply = partner.is_told(succeeded())
-
-        assert (status, Answer.objects.count()) == (400, 0), result
-        assert "return Response(…), ErrorResponse(…), or None" in reply["error"]
+    for size in (1_001, 3_000_000):
+        told = partner.is_told(b"x" * size)
+        assert told == (413, {"error": "the body is larger than 1000 bytes."})
 
 
-@pytest.mark.conformance
-def test_a_message_id_that_cannot_be_stored_is_refused(partner: Partner) -> None:
-    partner.serve(message_id="id")
-
-    for message_id in ("", "x" * 256, 5.0, "a\0b"):
-        assert partner.is_told({**succeeded(), "id": message_id})[0] == 400, message_id
-        assert not Answer.objects.exists()
-    assert partner.is_told({**succeeded(), "id": None})[0] == 200
-
-
-def test_a_function_may_say_itself_what_is_wrong(partner: Partner) -> None:
-    def read_key(event: Any) -> Any:
-        raise hipq.InvalidAnswerError("order numbers begin with 'order-'")
-
-    partner.serve(key=read_key)
-
-    assert partner.is_told(succeeded()) == (400, {"error": "order numbers begin with 'order-'"})
-
-
-# Outages
-
-
-def test_a_secret_that_cannot_be_had_is_not_the_fault_of_the_message(
-    partner: Partner, caplog: pytest.LogCaptureFixture
-) -> None:
-    def ask() -> str:
-        raise OSError("vault refused token hunter2")
-
-    partner.serve(verify=hipq.StripeSignature(ask))
-
-    response = partner.send(succeeded())
-
-    assert (response.status_code, Answer.objects.count()) == (503, 0)
-    assert "raised OSError" in caplog.text
-    assert "hunter2" not in caplog.text + response.content.decode()
+# Commits and log-ins
 
 
 @pytest.mark.conformance
@@ -333,18 +298,19 @@ def test_the_answer_is_committed_before_it_is_confirmed(
     assert blocks == [outside]
 
 
-@pytest.mark.conformance
-@pytest.mark.postgres
-def test_what_the_database_cannot_store_is_the_fault_of_the_message(partner: Partner) -> None:
-    class Odd(ReceivingView):
-        def receive(self, request: HttpRequest, **_: Any) -> JsonResponse:
-            with transaction.atomic(), connections["default"].cursor() as cursor:
-                cursor.execute("SELECT '1e999'::float")
-            return JsonResponse({})
+LOG_IN = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 
-    partner.serve(Odd.as_view())
 
-    assert partner.is_told({}) == (400, {"error": "the database cannot store the message."})
+def test_a_partner_needs_no_log_in_and_no_csrf_token(partner: Partner, settings: Settings) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOG_IN]
+    callback = f"/hipq/callback/{Token('default', asked().pk, 1).sign()}/"
+    answer = {"response": 1}
+
+    assert partner.is_told(succeeded("another")) == (200, {"status": "early"})
+    response = partner.client.post(callback, answer, content_type="application/json")
+    assert response.status_code == 200
+    partner.serve(csrf_exempt(lambda request: JsonResponse({})))
+    assert partner.send(succeeded()).status_code == 302  # any other view
 
 
 # The log
@@ -368,25 +334,7 @@ def test_neither_secrets_nor_content_are_logged(
     assert "private" not in caplog.text
 
 
-def test_a_refusal_is_logged_with_the_place_in_the_code(
-    partner: Partner, caplog: pytest.LogCaptureFixture
-) -> None:
-    partner.serve(key=lambda event: event["no such field"])
-
-    partner.send(succeeded())
-
-    assert "route=hooks/bank/ status=400 error=KeyError at=test_webhook.py:" in caplog.text
-
-
 # What is wrong is found at the start
-
-
-@pytest.mark.parametrize("option", ["job_type", "key", "outcome", "verify"])
-def test_a_part_that_is_missing_is_refused_at_the_start(option: str) -> None:
-    options = {name: value for name, value in FORMAT.items() if name != option}
-
-    with pytest.raises(hipq.ConfigurationError, match=f"WebhookView: {option} is missing; give"):
-        hipq.WebhookView.as_view(**options)
 
 
 async def _reader(payload: Any) -> str:
@@ -394,6 +342,7 @@ async def _reader(payload: Any) -> str:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
+    *(({name: None}, f"WebhookView: {name} is missing; give") for name in FORMAT),
     ({"job_type": ""}, "1 to 200 printable characters"),
     ({"job_type": 5}, "job_type is 5; give the name of a job type"),
     ({"key": "data..order"}, "key is 'data..order'"),
@@ -406,19 +355,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_part_of_another_kind_is_refused_at_the_start() -> None:
-    for options, reason in WRONG:
+def test_a_part_that_is_missing_or_wrong_is_refused_at_the_start(declare: Declare) -> None:
+    charge = declare("charge")(lambda job: None)
+    for options, reason in [*WRONG, ({"job_type": charge}, "give its name, 'charge'")]:
         with pytest.raises(hipq.ConfigurationError, match=re.escape(reason)):
             hipq.WebhookView.as_view(**{**FORMAT, **options})
-
-
-def test_a_declaration_is_no_name(declare: Declare) -> None:
-    charge = declare("charge")(lambda job: None)
-
-    with pytest.raises(hipq.ConfigurationError, match="give its name, 'charge'"):
-        hipq.WebhookView.as_view(**{**FORMAT, "job_type": charge})
-
-
-def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(hipq.UnknownOptionError, match="'verifier', did you mean 'verify'"):
         hipq.WebhookView.as_view(**FORMAT, verifier=hipq.NoVerification())
