@@ -21,7 +21,7 @@ from hipq_django.flow.models import (
     Wake,
 )
 from hipq_django.flow.runs import dispatching
-from hipq_django.flow.web.endpoints import Endpoint
+from hipq_django.flow.web.endpoints import OBJECT, Endpoint, Kind
 from hipq_django.flow.web.operations import ENDPOINTS
 from tests.flow.web.conftest import PERMISSIONS, Api
 from tests.rolling_back import rolled_back
@@ -50,92 +50,50 @@ def mostly(right: Any) -> Any:
     return st.integers(0, 19).flatmap(lambda chance: right if chance else json_values)
 
 
-def object_of(**values: Any) -> Any:
-    """Return what makes objects with some of these fields."""
-    return mostly(st.fixed_dictionaries({}, optional=values))
-
-
-def one_of(*values: Any) -> Any:
-    """Return what makes one of these values mostly."""
-    return mostly(st.sampled_from(values))
-
-
-numbers = mostly(st.integers(-1, 100) | st.sampled_from([0.5, 1e9, 1e15, 10**20]))
-flags = mostly(st.booleans())
-channels = one_of("/orders", "/orders/new", "/", "/flow/log", "orders")
-windows = mostly(st.lists(one_of("10:00-11:00", "mon 22:00-02:00", "never")))
-ports = mostly(
-    st.dictionaries(
-        st.sampled_from(["in", "out", "number", "new", "*", "a b"]),
-        object_of(
-            default=json_values,
-            mode=one_of("queue", "memory"),
-            type=one_of("int", "dict", ""),
-            channels=mostly(st.lists(channels, max_size=3)),
-            icon=json_values,
-        ),
-        max_size=3,
-    )
-)
-jobs = object_of(
-    priority=numbers,
-    timeout=numbers,
-    throttle_factor=numbers,
-    time_windows=windows,
-    queue=one_of("default", "Bank"),
-    data=object_of(region=json_values, node=json_values),
-)
 CONNECT = {"component": "flow.connect"}
-components = st.sampled_from(["flow.connect", "flow.wait", "flow.placeholder", "t.double"])
+PORTS: list[Any] = [
+    {"in": {"default": 1}}, {"new": {"mode": "memory", "channels": ["/orders"]}}, {"*": {}},
+    {"out": {"channels": ["/flow/log"]}}, {"a b": {"type": "dict"}},
+]  # fmt: skip
 # Others are tried by tests/flow/graphs/test_check.py, and what changes by test_applying.py.
-specs = one_of(
+SPECS: list[Any] = [
     {"nodes": {}},
     {"nodes": {"a": CONNECT, "b": CONNECT}, "edges": ["a.out -> b.in"], "inputs": {"in": "a.in"}},
     {"nodes": {"a": CONNECT}, "edges": ["a.out -> a.in", "a.out -> c.in"], "removed": "keep"},
     {"nodes": {"a": {"component": "t.double"}, "a.b": {**CONNECT, "init": 1}}, "outputs": 5},
-)
-lists = mostly(st.lists(json_values, max_size=3))
-RUNS = {
-    "parent": flags,
-    "force": flags,
-    "at": one_of("2026-12-24T18:00:00+01:00", "2026-12-24", 1e9, 1e300),
-    "wait": numbers,
+]
+OTHERS: list[Any] = [
+    {"priority": 3, "queue": "Bank"}, {"timeout": 1e15, "time_windows": ["10:00-11:00"]},
+    {"in": [1]}, {"": [1]}, {"force": True}, {"at": 1e300}, {"parent": True, "wait": 0},
+]  # fmt: skip
+WORDS = [
+    "flow.connect", "flow.wait", "t.double", "graph", "number", "any", "child", "a", "5",
+    "return", "/orders", "/", "/flow/log", "2026-12-24T18:00:00+01:00", "2026-12-24",
+]  # fmt: skip
+BY_TYPE: dict[type, Any] = {
+    bool: st.booleans(),
+    int: st.integers(-1, 100) | st.just(10**20),
+    float: st.sampled_from([0.5, 1e9, 1e300]),
+    str: st.sampled_from(WORDS) | st.text(max_size=5),
+    list: st.lists(json_values, max_size=3),
+    dict: st.sampled_from([*PORTS, *SPECS, *OTHERS])
+    | st.dictionaries(st.text(max_size=5), json_values, max_size=2),
+    object: json_values,
 }
-VALUES = {
-    **RUNS,
-    "channel": channels,
-    "message": json_values,
-    "entry": mostly(st.text(max_size=5) | st.dictionaries(st.text(max_size=5), json_values)),
-    "component": mostly(components | specs),
-    "args": mostly(st.lists(json_values, max_size=2)),
-    "name": one_of("child", "a", ""),
-    "alias": one_of("new", "graph", "5"),
-    "on_conflict": one_of("return", "raise"),
-    "inputs": ports,
-    "outputs": ports,
-    "data": mostly(st.dictionaries(st.sampled_from(["in", "new", ""]), lists, max_size=2)),
-    "job": jobs,
-    "run": mostly(st.fixed_dictionaries({}, optional=RUNS)) | flags,
-    "set": mostly(st.dictionaries(st.text(max_size=5), json_values, max_size=2)),
-    "unset": mostly(st.lists(st.text(max_size=5), max_size=2)),
-    "list": lists,
-    "count": numbers,
-    "recursive": flags,
-    "delete": flags,
-    "ttl": numbers,
-    "token": one_of("token"),
-    "child": one_of("graph", "number", "any"),
-    "spec": specs,
-    "context": mostly(st.dictionaries(st.text(max_size=5), json_values, max_size=2)),
-}
+
+
+def values_of(kind: Kind) -> Any:
+    """Return what makes values of a kind mostly."""
+    return mostly(st.one_of(*(BY_TYPE[each] for each in kind.types)))
 
 
 def bodies_of(endpoint: Endpoint) -> Any:
     """Return what makes bodies of an endpoint: with what they must have, mostly."""
-    required = {name: VALUES[name] for name, field in endpoint.fields.items() if field.is_required}
-    beside = ["context", "run"] if endpoint.may_run else ["context"]
-    optional = {name: VALUES[name] for name in [*endpoint.fields, *beside] if name not in required}
-    return mostly(st.fixed_dictionaries(required, optional=optional))
+    fields = {**endpoint.fields, "context": OBJECT}
+    fields |= {"run": OBJECT} if endpoint.may_run else {}
+    made = {name: values_of(kind) for name, kind in fields.items()}
+    required = {name: made.pop(name) for name, kind in fields.items() if kind.is_required}
+    return mostly(st.fixed_dictionaries(required, optional=made))
 
 
 requests = st.sampled_from(ENDPOINTS).flatmap(
