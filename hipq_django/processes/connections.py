@@ -79,7 +79,8 @@ def bound_waits(using: str) -> None:
         _bounded.add(connection)
         call_receivers_in(unbounded)
         connection_created.connect(_bound_new, dispatch_uid=__name__)
-        _bound(connection)
+        with suppress(Error):
+            _bound(connection)
 
 
 def unbound_waits() -> None:
@@ -107,7 +108,8 @@ def unbounded(using: str) -> Iterator[None]:
     finally:
         _bounded.add(connection)
         if lift.is_done or connection.connection is not driver:
-            _bound(connection)
+            with suppress(Error):
+                _bound(connection)
 
 
 class _Lift:
@@ -132,7 +134,10 @@ def _bound_new(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def _bound(connection: Any) -> None:
-    """Bound the waits of a connection that is open, unless a pooler gives others its session."""
+    """Bound the waits of a connection that is open, unless a pooler gives others its session.
+
+    If that fails, the connection is closed: its next use opens it anew.
+    """
     if connection.connection is None:
         return
     try:
@@ -144,6 +149,7 @@ def _bound(connection: Any) -> None:
             )
     except Error:
         connection.close()
+        raise
 
 
 def tcp_options(silence_seconds: float) -> dict[str, Any]:

@@ -66,6 +66,20 @@ def test_new_connections_are_bounded_too(bounded: None, session: Session) -> Non
     test_no_statement_waits_for_a_locked_table(bounded, session)
 
 
+def test_a_connection_that_is_lost_at_once_counts_as_lost(bounded: None) -> None:
+    """Not as open: code that goes on would use a connection that is not there."""
+
+    def lose(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    connection.close()
+
+    with connection.execute_wrapper(lose), pytest.raises(OperationalError, match="unexpectedly"):
+        connection.cursor()
+
+    assert Queue.objects.count() == 1
+
+
 def as_it_is(job: Job, **_: Any) -> None:
     seen.append(lock_timeout())
 
