@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.db.models import Q, QuerySet
@@ -105,43 +105,44 @@ class BatchFilter(ChoiceFilter):
         return rows.none() if pk is None else rows.filter(batch_id=pk)
 
 
+class _Standing(NamedTuple):
+    """Where jobs stand: by a condition that has an index, in its order, which else is not used."""
+
+    label: _StrOrPromise
+    jobs: Callable[[JobQuerySet], JobQuerySet]
+    order: tuple[str, ...] = ("queue_id", "rank", "id")
+
+
+_BY_DEADLINE = ("queue_id", "deadline", "id")
+_STANDINGS = {
+    "due": _Standing(_("due, not started"), lambda jobs: jobs.due(clock.now(jobs.db))),
+    "waiting": _Standing(_("waiting (initial, retry)"), lambda jobs: jobs.waiting()),
+    "initial": _Standing(
+        State.INITIAL.label, lambda jobs: jobs.waiting().filter(state=State.INITIAL)
+    ),
+    "retry": _Standing(State.RETRY.label, lambda jobs: jobs.waiting().filter(state=State.RETRY)),
+    "running": _Standing(State.RUNNING.label, lambda jobs: jobs.running(), _BY_DEADLINE),
+    "awaiting": _Standing(
+        _("running, waits for its answer"),
+        lambda jobs: jobs.running().filter(worker=None, has_pending_answer=False),
+        _BY_DEADLINE,
+    ),
+    "error": _Standing(State.ERROR.label, lambda jobs: jobs.in_error(), ("queue_id", "id")),
+    "final": _Standing(State.FINAL.label, lambda jobs: jobs.final(), ("-id",)),
+}
+
+
 class StateFilter(ChoiceFilter):
-    """Where jobs stand, by conditions that have an index."""
+    """Where jobs stand."""
 
     title = _("state")
     parameter_name = "state"
-    labels = {
-        "due": _("due, not started"),
-        "waiting": _("waiting (initial, retry)"),
-        "initial": State.INITIAL.label,
-        "retry": State.RETRY.label,
-        "running": State.RUNNING.label,
-        "awaiting": _("running, waits for its answer"),
-        "error": State.ERROR.label,
-        "final": State.FINAL.label,
-    }
-    orders = {
-        **dict.fromkeys(("due", "waiting", "initial", "retry"), ("queue_id", "rank", "id")),
-        **dict.fromkeys(("running", "awaiting"), ("queue_id", "deadline", "id")),
-        "error": ("queue_id", "id"),
-    }
-    """What comes first in each queue: the order of an index, which else would not be used."""
+    labels = {name: standing.label for name, standing in _STANDINGS.items()}
+    orders = {name: standing.order for name, standing in _STANDINGS.items()}
 
     def chosen(self, rows: JobQuerySet, value: str) -> JobQuerySet:
         """Return the jobs in the chosen state."""
-        return _STATES[value](rows)
-
-
-_STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
-    "due": lambda jobs: jobs.due(clock.now(jobs.db)),
-    "waiting": lambda jobs: jobs.waiting(),
-    "initial": lambda jobs: jobs.waiting().filter(state=State.INITIAL),
-    "retry": lambda jobs: jobs.waiting().filter(state=State.RETRY),
-    "running": lambda jobs: jobs.running(),
-    "awaiting": lambda jobs: jobs.running().filter(worker=None, has_pending_answer=False),
-    "error": lambda jobs: jobs.in_error(),
-    "final": lambda jobs: jobs.final(),
-}
+        return _STANDINGS[value].jobs(rows)
 
 
 class OutcomeFilter(ChoiceFilter):

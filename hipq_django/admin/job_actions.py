@@ -13,7 +13,6 @@ from django.utils.translation import gettext, gettext_lazy as _
 from hipq_django.admin.row_actions import RowActions, Verb, VerbForm, by_name, tick_box
 from hipq_django.api import control, requeueing
 from hipq_django.domain.states import WAITING
-from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.models import Job
 
 if TYPE_CHECKING:
@@ -29,14 +28,9 @@ def _put_off(jobs: Any, now: datetime) -> Any:
 
 
 def _to_requeue(jobs: Any, now: datetime) -> Any:
-    """Leave out what was requeued, and what is refused: it would stay the first for ever."""
+    """Leave out the jobs that were requeued: they would stay the first for ever."""
     others = Job.objects.using(jobs.db)
-    jobs = jobs.final().filter(~Exists(others.filter(origin=OuterRef("pk"))))
-    for scope in ("live", "waiting"):  # a new job does not take the place of a kept one
-        key, kind = KEY_FIELDS[scope], OuterRef("job_type")
-        holders = others.holding(scope).filter(job_type=kind, **{key: OuterRef(key)})
-        jobs = jobs.filter(~Exists(holders))
-    return jobs
+    return jobs.final().filter(~Exists(others.filter(origin=OuterRef("pk"))))
 
 
 def _drops_links(job: Job) -> _StrOrPromise:

@@ -8,13 +8,10 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django import transitions
 from hipq_django.admin.fields import EditForm, NumberField, checked
-from hipq_django.database import clock
 from hipq_django.domain.job_options import EDITED, checks
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.models import Job
-from hipq_django.models.base import title
 
 EDITABLE = tuple(checks(EDITED))
 
@@ -42,21 +39,3 @@ class JobForm(EditForm):
         name = "scheduled_run_time"
         moment: datetime = checked(partial(aware_moment, name), self.cleaned_data[name])
         return moment
-
-
-def edit(job: Job, form: JobForm) -> Job:
-    """Write the edited values of a locked job and return the row as it stands then."""
-    row: Job = Job.objects.using(job.using).get(pk=job.pk)
-    if form.edited:
-        transitions.edit(row, form.edited, clock.now(job.using))
-    return row
-
-
-def refusal(job: Job) -> str:
-    """Return why a job was not edited."""
-    text = _(
-        "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only "
-        "jobs in the states initial and retry can be edited; this page shows it as it is now."
-    )
-    state = job.get_state_display()
-    return text % {"job": title(job), "state": state, "attempt": job.attempt}

@@ -58,6 +58,16 @@ class JobTypeForm(EditForm):
             self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]  # a ModelChoiceField
 
 
+KNOWN = (
+    "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
+    "sensitive_names", "lately", "jobs",
+)  # fmt: skip
+DEFAULTS = (
+    "queue", "default_timeout", "default_priority", "default_throttle_factor",
+    "default_time_windows", "time_zone",
+)  # fmt: skip
+
+
 @admin.register(JobType)
 class JobTypeAdmin(HipqAdmin):
     """Name and handler belong to the code; the defaults may be edited."""
@@ -70,31 +80,14 @@ class JobTypeAdmin(HipqAdmin):
     list_select_related = ("queue",)
     search_fields = ("name",)
     fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    "name", "instance", "code", "takes", "names", "response_handler", "retrying",
-                    "most_time", "sensitive_names", "lately", "jobs",
-                )
-            },
-        ),
+        (None, {"fields": KNOWN}),
         (
             _("Defaults of new jobs"),
-            {
-                "description": _("Existing jobs keep their values."),
-                "fields": (
-                    "queue", "default_timeout", "default_priority", "default_throttle_factor",
-                    "default_time_windows", "time_zone",
-                ),
-            },
+            {"description": _("Existing jobs keep their values."), "fields": DEFAULTS},
         ),
         (_("Times"), {"fields": ("created", "updated")}),
-    )  # fmt: skip
-    readonly_fields = (
-        "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
-        "sensitive_names", "lately", "jobs", "created", "updated",
-    )  # fmt: skip
+    )
+    readonly_fields = (*KNOWN, "created", "updated")
 
     def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """Give job types their trends, and what this process's code declares."""
@@ -150,21 +143,20 @@ class JobTypeAdmin(HipqAdmin):
         lambda self, row: ", ".join(row.declared.aliases if row.declared else ()) or NOTHING,
     )
 
-    @admin.display(description=_("response handler"))
-    def response_handler(self, job_type: Any) -> str:
-        """The function that runs when the answer is in."""
-        handler = job_type.declared and job_type.declared.response_handler
-        return handler.__qualname__ if handler else gettext("none: the response is the result")
+    response_handler = column(
+        _("response handler"),
+        lambda self, row: (
+            _name_of(row.declared and row.declared.response_handler)
+            or gettext("none: the response is the result")
+        ),
+    )
 
     @admin.display(description=_("after an error"))
     def retrying(self, job_type: Any) -> str:
         """What decides whether a job is tried again."""
         declared = job_type.declared
-        if declared is None:
-            return NOTHING
-        if declared.retry_handler:
-            return str(declared.retry_handler.__qualname__)
-        return repr(declared.policy) if declared.policy else gettext("no retry")
+        decides = declared and (declared.retry_handler or declared.policy)
+        return _name_of(decides) or gettext("no retry")
 
     @admin.display(description=_("longest attempt"))
     def most_time(self, job_type: Any) -> str:
@@ -187,3 +179,8 @@ class JobTypeAdmin(HipqAdmin):
     def jobs(self, job_type: JobType) -> str:
         """A link to the jobs of this type."""
         return self.list_link(Job, _("list"), {"type": job_type.pk})
+
+
+def _name_of(declared: Any) -> str:
+    """Return the name of a function, or how a policy is written; '' for None."""
+    return getattr(declared, "__qualname__", repr(declared)) if declared else ""

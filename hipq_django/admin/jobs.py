@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy as _
 
+from hipq_django import transitions
 from hipq_django.admin.base import RowList
 from hipq_django.admin.display import read_head
 from hipq_django.admin.filters import (
@@ -25,13 +26,14 @@ from hipq_django.admin.filters import (
 )
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
-from hipq_django.admin.job_edit import EDITABLE, JobForm, edit, refusal, wanted_time
+from hipq_django.admin.job_edit import EDITABLE, JobForm, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import relations
 from hipq_django.admin.previews import MAX_READ_CHARS, chars_of
 from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.models.base import title
 from hipq_django.models.masking import learn_answers, shown
 
 ERROR_HEAD_CHARS = 120
@@ -185,11 +187,19 @@ class JobAdmin(JobColumns, JobActions):
         job = self.get_object(request, unquote(object_id))
         if job is None or not super().has_change_permission(request):
             return ""
-        return refusal(job)
+        text = _(
+            "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only "
+            "jobs in the states initial and retry can be edited; this page shows it as it is now."
+        )
+        state = job.get_state_display()
+        return text % {"job": title(job), "state": state, "attempt": job.attempt}
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Write the edited values unless a worker was first."""
-        moment = wanted_time(edit(obj, form))
+        """Write the edited values; the page has locked the job, so that no worker claims it."""
+        row = Job.objects.using(obj.using).get(pk=obj.pk)
+        if form.edited:
+            transitions.edit(row, form.edited, self.now)
+        moment = wanted_time(row)
         if moment != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
             opening = timezone.localtime(moment)
             text = _("Its time windows moved it to %(time)s.")

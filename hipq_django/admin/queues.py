@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin
@@ -22,11 +21,10 @@ from hipq_django.conf.options import QUEUE
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Job, Queue
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
-from hipq_django.monitoring.doctor import examine_queues
 from hipq_django.monitoring.endings import Trends
-from hipq_django.monitoring.overview import JobTypeEndings, Overview, QueueCounts, queue_counts
+from hipq_django.monitoring.overview import QueueCounts, queue_counts
 
 
 class QueueForm(EditForm):
@@ -82,7 +80,7 @@ def _set_paused(queue: Queue, paused: bool) -> None:
 
 
 NOW = (
-    "condition", "findings", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately"
+    "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately"
 )  # fmt: skip
 """What the page of a queue shows of it, and nobody edits."""
 
@@ -116,7 +114,6 @@ class QueueAdmin(RowActions):
         trends = Trends(rows, self.now, self.database)
         for queue in rows:
             queue.shows_problem = shows_problem
-            queue.trends = trends
             queue.counts = queue_counts(queue, self.now, trends, workers)
             queue.trend = queue.counts.trend
 
@@ -127,22 +124,6 @@ class QueueAdmin(RowActions):
         """What holds the queue, if anything does."""
         found = list(self._problems(queue)) or [badge(gettext("ok"), "succeeded")]
         return format_html_join(" ", "{}", ((problem,) for problem in found))
-
-    @admin.display(description=_("findings of hipq_doctor"))
-    def findings(self, queue: Any) -> str:
-        """What the doctor finds for the queue; in English, as in the command."""
-        said = self._problem(queue) if queue.counts.problem != NONE else NONE
-        try:
-            config = get_instance(queue.instance)
-        except ConfigurationError as error:
-            return str(error)
-        counts = replace(queue.counts, problem=said)
-        types = JobType.objects.using(self.database).filter(queue=queue)
-        endings = [JobTypeEndings(t.name, queue.name, queue.trends.of(t)) for t in types]
-        view = Overview(config.name, [counts], [], [], 0, 0, endings)
-        found = examine_queues(config, view)
-        lines = ((each.where, each.what, each.what_to_do) for each in found)
-        return format_html_join("", '<div lang="en">{}: {} {}</div>', lines) or "-"
 
     def _problems(self, queue: Any) -> Iterator[str]:
         if queue.paused:

@@ -19,19 +19,21 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _, ngettext, override
 
-from hipq_django.admin import selection
 from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import format_number
-from hipq_django.admin.selection import Selection
 from hipq_django.database.errors import said_of
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
 from hipq_django.models.base import title
-from hipq_django.monitoring.counts import format_count
+from hipq_django.monitoring.counts import capped_count, format_count
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
+
+MAX_ROWS = 900
+"""How many rows one action takes: each is a transaction of its own, and a request is short. Their
+ids come back with a confirmation, and Django takes a form with at most 1,000 fields."""
 
 MAX_SHOWN = 10
 """How many refusals, and how many rows before a confirmation, are named."""
@@ -246,30 +248,37 @@ class RowActions(HipqAdmin):
 
         Ask before, with nothing done, where a row has a warning, or something is to be chosen.
         """
-        chosen = Selection.of(request, rows, verb, self.now)
-        if chosen.is_too_large:
+        is_across = request.POST.get("select_across") == "1"
+        is_in_turn = is_across and verb.among is not None
+        if is_across and verb.among:
+            rows = verb.among(rows, self.now)
+        ids = self._chosen(request, rows, is_across=is_across)
+        if len(ids) > MAX_ROWS and not is_in_turn:
             most = _("Nothing was done: select at most %(count)s %(rows)s at a time.")
-            count = format_number(selection.MAX_ROWS)
-            values = {"count": count, "rows": self.opts.verbose_name_plural}
-            self.message_user(request, most % values, messages.ERROR)
+            self._warn(request, most, MAX_ROWS)
             return None
-        found = self.get_queryset(request).filter(pk__in=chosen.ids).order_by("pk")
+        ids = ids[:MAX_ROWS]
+        found = self.get_queryset(request).filter(pk__in=ids).order_by("pk")
         asked = list(found.defer(*self.list_defer))
         form = self._form(request, verb, asked)
         if question := self._question(request, verb, asked, form):
-            return self._ask(request, verb, asked, question, chosen=chosen)
-        self._do_each(request, [*form.first, *chosen.ids], verb, form)
-        self._report_rest(request, chosen)
+            return self._ask(request, verb, asked, question, is_across=is_across)
+        self._do_each(request, [*form.first, *ids], verb, form)
+        if is_in_turn and (rest := capped_count(rows.exclude(pk__in=ids))):
+            self._warn(request, REST, rest)
+        if not ids:
+            none = _("Nothing was done: this list has no %(rows)s to which it can be done.")
+            self._warn(request, none, 0)
         return None
 
-    def _report_rest(self, request: HttpRequest, chosen: Selection) -> None:
-        """Say of which rows nothing was done, and what to do about it."""
-        if rest := chosen.count_rest(self.now):
-            self.message_user(request, REST % self._counted(rest), messages.WARNING)
-        if not chosen.ids:
-            none = _("Nothing was done: this list has no %(rows)s to which it can be done.")
-            values = {"rows": self.opts.verbose_name_plural}
-            self.message_user(request, none % values, messages.WARNING)
+    def _chosen(self, request: HttpRequest, rows: Any, *, is_across: bool) -> list[int]:
+        """Return the ids of the selected rows; once it is confirmed, of those that were named."""
+        if not is_across or "confirmed" in request.POST:
+            rows = rows.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
+        return list(rows.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
+
+    def _warn(self, request: HttpRequest, text: _StrOrPromise, number: int) -> None:
+        self.message_user(request, text % self._counted(number), messages.WARNING)
 
     def _counted(self, number: int) -> dict[str, str]:
         rows = model_ngettext(self.opts, number)
@@ -430,12 +439,11 @@ class RowActions(HipqAdmin):
         rows: Sequence[Any],
         question: dict[str, Any],
         *,
-        chosen: Selection | None = None,
+        is_across: bool | None = None,
     ) -> HttpResponse:
         """Show what would be done, to one row, or to those that were selected in the list."""
-        ids = chosen.ids if chosen else ()
-        row = None if chosen else rows[0]
-        number = f"{format_number(len(ids))} {model_ngettext(self.opts, len(ids))}"
+        row = rows[0] if is_across is None else None
+        number = f"{format_number(len(rows))} {model_ngettext(self.opts, len(rows))}"
         named = rows if self.names_all else question["concerned"]
         context = {
             **question,
@@ -444,8 +452,8 @@ class RowActions(HipqAdmin):
             "verb": verb,
             "rows": self.confirm_rows(named[:MAX_SHOWN], verb),
             "more": len(named) - MAX_SHOWN,
-            "ids": ids,
-            "across": bool(chosen and chosen.is_across),
+            "ids": [one.pk for one in rows] if row is None else [],
+            "across": is_across,
             "checkbox": ACTION_CHECKBOX_NAME,
             "label": verb.label if row is None else verb.confirm or verb.label,
             "back": request.get_full_path() if row is None else self.row_url(row),

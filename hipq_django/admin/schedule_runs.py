@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils.html import format_html, format_html_join
@@ -21,15 +21,8 @@ Link = Callable[[type[Job], object, object], str]
 """Returns a link to the page of a row, with a text."""
 
 
-class Became(NamedTuple):
-    """A run, and the job that was made of it, if there is one and it was not deleted."""
-
-    run: ScheduleRun
-    job: Job | None
-
-
-def last_of(schedules: Sequence[Schedule]) -> dict[int, Became]:
-    """Return the last run of each schedule, by its id: two queries for all of them."""
+def last_of(schedules: Sequence[Schedule]) -> dict[int, Any]:
+    """Return the last run of each schedule, with its job: two queries for all of them."""
     if not schedules:
         return {}
     using = schedules[0].using
@@ -37,14 +30,14 @@ def last_of(schedules: Sequence[Schedule]) -> dict[int, Became]:
     last = runs.filter(schedule=OuterRef("pk")).order_by("-due_time", "-pk").values("pk")[:1]
     rows = Schedule.objects.using(using).filter(pk__in=[row.pk for row in schedules])
     found = _with_jobs(runs.filter(pk__in=rows.values_list(Subquery(last))), using)
-    return {became.run.schedule_id: became for became in found}
+    return {run.schedule_id: run for run in found}
 
 
 def history(schedule: Schedule, now: datetime, link: Link) -> str:
     """Return the dots of the last two weeks, and the last twenty lines."""
     found = _with_jobs(schedule.runs.order_by("-due_time", "-pk")[:DOTS], schedule.using)
-    recent = [became for became in found if became.run.due_time > now - FORTNIGHT]
-    lines = ((line(became, now, link),) for became in found[:LINES])
+    recent = [run for run in found if run.due_time > now - FORTNIGHT]
+    lines = ((line(run, now, link),) for run in found[:LINES])
     return format_html(
         "{}{}",
         _dots(recent[::-1], link),
@@ -52,20 +45,21 @@ def history(schedule: Schedule, now: datetime, link: Link) -> str:
     )
 
 
-def _with_jobs(runs: QuerySet[ScheduleRun], using: str) -> list[Became]:
+def _with_jobs(runs: QuerySet[ScheduleRun], using: str) -> list[Any]:
+    """Return the runs, each with the `job` that was made of it, if there is one still.
+
+    The id that a skipped run has is that of the job that was in its way.
+    """
     jobs = Job.objects.using(using).only("state", "outcome", "worker", "has_pending_answer")
-    found = jobs.in_bulk([pk for run in runs if (pk := _made(run))])
-    return [Became(run, found.get(_made(run))) for run in runs]
+    rows: list[Any] = list(runs)
+    found = jobs.in_bulk([run.job_id for run in rows if run.job_id])
+    for run in rows:
+        run.job = None if run.kind == ScheduleRun.Kind.SKIPPED else found.get(run.job_id)
+    return rows
 
 
-def _made(run: ScheduleRun) -> int:
-    """Return the id of the job that was made; that of a skipped one was in its way."""
-    return 0 if run.kind == ScheduleRun.Kind.SKIPPED else run.job_id or 0
-
-
-def line(became: Became, now: datetime, link: Link) -> str:
+def line(run: Any, now: datetime, link: Link) -> str:
     """Return a due time, what became of it, and how its job stands."""
-    run, job = became
     reason = "" if run.reason == NONE else run.reason
     many = ""
     if run.count > 1:
@@ -76,26 +70,25 @@ def line(became: Became, now: datetime, link: Link) -> str:
     said = [
         format_html("{} {}{}", moment, run.get_kind_display(), many),
         link(Job, run.job_id, name) if run.job_id else "",
-        badge(*standing(job)) if job is not None else "",
+        badge(*standing(run.job)) if run.job else "",
         reason,
     ]
     return format_html_join(" ", "{}", ((part,) for part in said if part))
 
 
-def _dots(runs: Sequence[Became], link: Link) -> str:
+def _dots(runs: Sequence[Any], link: Link) -> str:
     """Return a dot for each due time, oldest first; its text says all that its colour says."""
     if not runs:
         return ""
-    dots = ((_dot(became, link),) for became in runs)
+    dots = ((_dot(run, link),) for run in runs)
     return format_html('<div class="hipq-dots">{}</div>', format_html_join(" ", "{}", dots))
 
 
-def _dot(became: Became, link: Link) -> str:
-    run, job = became
-    text, tone = (run.get_kind_display(), "cancelled") if job is None else standing(job)
+def _dot(run: Any, link: Link) -> str:
+    text, tone = standing(run.job) if run.job else (run.get_kind_display(), "cancelled")
     said = f"{local_text(run.due_time)}: {text}"
     dot = format_html(
         '<span class="hipq-dot hipq-{}" role="img" title="{}" aria-label="{}"></span>',
         tone, said, said,
     )  # fmt: skip
-    return dot if job is None else link(Job, job.pk, dot)
+    return link(Job, run.job.pk, dot) if run.job else dot

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from django.contrib.admin.utils import label_for_field
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy
 
-from hipq_django.admin.display import badge, plain, span
+from hipq_django.admin.display import badge, span
 from hipq_django.domain.schedules import SHARED, Cron, Every
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Schedule
@@ -41,16 +40,6 @@ def written(spec: Cron | Every) -> str:
     return format_html(
         '<code>{}</code> <span class="hipq-words" lang="en">{}</span>', spec.text, words
     )
-
-
-def declared(row: Schedule) -> str:
-    """Return what the code declares of a schedule, by the names of the fields."""
-    said = (
-        (label_for_field(name, Schedule), plain(value) if isinstance(value, float | int) else value)
-        for name in TIMES
-        if (value := row.declared.get(name)) not in (None, "")
-    )
-    return format_html_join(", ", "{} <code>{}</code>", said)
 
 
 def upcoming(spec: Cron | Every, now: datetime) -> str:

@@ -105,7 +105,7 @@ class ScheduleAdmin(RowActions):
     list_select_related = ("job_type",)
     search_fields = ("name",)
     shown = (
-        "name", "instance", "source", "condition", "times", "zone", "next_due", "upcoming",
+        "name", "instance", "source", "condition", "times", "next_due", "upcoming",
         "live_jobs",
         "overlap", "catch_up", "jitter", "to_job_type", "data", "runs_shown",
     )  # fmt: skip
@@ -177,13 +177,12 @@ class ScheduleAdmin(RowActions):
 
     @admin.display(description=_("source"))
     def source(self, row: Schedule) -> str:
-        """Where it comes from, with all that the code declares."""
-        if not row.is_declared:
-            return gettext("made here, or by hipq.schedule")
-        text = gettext(
-            "declared in code; if the times are changed here, they stay until hipq_sync --reset"
-        )
-        return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
+        """Where it comes from."""
+        if row.is_declared:
+            return gettext(
+                "declared in code; if the times are changed here, they stay until hipq_sync --reset"
+            )
+        return gettext("made here, or by hipq.schedule")
 
     def beside_form(self, request: HttpRequest, row: Schedule) -> dict[str, Any]:
         """Return where it stands, and the buttons."""
@@ -225,11 +224,6 @@ class ScheduleAdmin(RowActions):
             yield badge(gettext("retired"), "cancelled"), ""
 
     times = column(_("times"), lambda self, row: schedule_times.of_row(row, schedule_times.written))
-
-    @admin.display(description=_("time zone"))
-    def zone(self, row: Schedule) -> str:
-        """The zone of the times."""
-        return schedule_times.of_row(row, lambda spec: str(getattr(spec, "tz", "UTC")))
 
     to_job_type = column(
         _("job type"), lambda self, row: self.link(JobType, row.job_type_id, row.job_type)

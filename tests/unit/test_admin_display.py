@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from hipq_django.admin.display import (
     MAX_BLOCK_CHARS,
-    age,
     block,
-    plain,
     read_head,
     span,
-    when,
 )
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
@@ -36,39 +32,6 @@ NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 )
 def test_a_span_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
     assert span(timedelta(seconds=seconds)) == text
-
-
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (NOON - timedelta(hours=3), "3 h ago"),
-        (NOON + timedelta(minutes=5), "in 5 min"),
-        (NOON, "0 s ago"),
-    ],
-)
-def test_an_age_says_whether_it_is_past_or_to_come(moment: datetime, text: str) -> None:
-    assert age(moment, NOON) == text
-
-
-def test_a_moment_is_shown_with_zone_and_age() -> None:
-    shown = when(NOON - timedelta(minutes=1), NOON)
-
-    assert ">2025-01-06 11:59:00 UTC</time>" in shown
-    assert ">1 min ago</span>" in shown
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (Decimal("1.000"), "1"),
-        (Decimal("0.500"), "0.5"),
-        (100.0, "100"),
-        (0, "0"),
-        (1e6, "1000000"),
-    ],
-)
-def test_a_number_has_no_empty_digits(number: Any, text: str) -> None:
-    assert plain(number) == text
 
 
 BLOCK = '<pre class="hipq-block">{}</pre>'
@@ -103,14 +66,6 @@ def test_a_long_value_is_folded_and_cut() -> None:
     assert shown.startswith("<details")
     assert "Traceback: 1 line, 20,001 characters" in shown
     assert "the first 20,000 of 20,001 characters" in shown
-
-
-def test_a_value_of_many_lines_is_folded_and_whole() -> None:
-    shown = block(list(range(100)))
-
-    assert shown.startswith("<details")
-    assert "102 lines" in shown
-    assert "99\n]</pre>" in shown
 
 
 @pytest.mark.parametrize("ensure_ascii", [True, False])

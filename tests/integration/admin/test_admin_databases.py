@@ -9,7 +9,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import reranking
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, Worker
-from tests.admin_pages import ACTION_BOX, history, html, list_url, messages_of, page_url
+from tests.admin_pages import history, html, list_url, messages_of, page_url
 from tests.declaring import Declare
 
 pytestmark = [
@@ -126,10 +126,3 @@ def test_a_schedule_is_made_in_the_instance_of_the_other_database(
     row = Schedule.objects.using("other").get()
     assert (row.instance, row.job_type.instance) == ("other", "other")
     assert "nightly" in html(admin_client, other(list_url(Schedule)))
-
-
-def test_actions_of_the_list_reach_the_other_database(admin_client: Client, job: Job) -> None:
-    sent = {"action": "cancel", ACTION_BOX: [job.pk], "confirmed": "1"}
-    admin_client.post(other(list_url(Job)), sent)
-
-    assert Job.objects.using("other").get().outcome == "cancelled"

@@ -68,14 +68,6 @@ def test_the_page_of_a_task_says_what_it_takes_and_what_converts_it(
     assert line(page, "names") == "shop.bill, shop.invoice"
 
 
-def test_the_page_of_another_type_says_that_it_takes_the_job(
-    admin_client: Client, charge: JobType
-) -> None:
-    page = html(admin_client, page_url(charge))
-
-    assert (line(page, "takes"), line(page, "names")) == ("the whole job", "-")
-
-
 def test_the_page_says_what_happens_after_an_error(admin_client: Client, declare: Declare) -> None:
     declare("plain")(lambda job: None)
     handled: Any = declare("handled")(lambda job: None)
@@ -126,15 +118,6 @@ def test_edited_defaults_hold_for_new_jobs_only(admin_client: Client, charge: Jo
         "from 100 to 5, default throttle factor from 1 to 0.25, default time windows from none to "
         "22:00-02:00, mon-fri 05:00-07:00, time zone from none to Europe/Paris."
     ]
-
-
-def test_windows_can_be_taken_away(admin_client: Client) -> None:
-    job_type = JobTypeFactory.create(default_time_windows=["22:00-02:00"])
-
-    save(admin_client, job_type, default_time_windows="")
-
-    job_type.refresh_from_db()
-    assert job_type.default_time_windows == []
 
 
 def test_a_type_moves_to_queues_of_its_own_instance_only(admin_client: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -311,14 +310,6 @@ def test_no_word_of_a_page_of_flows_stays_english(
     assert {url: words for url, words in left.items() if words} == {}
 
 
-def test_no_word_of_an_empty_list_stays_english(
-    admin_client: Client, made_up_language: None
-) -> None:
-    left = {model: left_in_english(html(admin_client, list_url(model))) for model in MODELS}
-
-    assert {model: words for model, words in left.items() if words} == {}
-
-
 def told(response: Any) -> set[str]:
     """Return the English words of the messages that a page shows; there are messages."""
     messages = messages_of(response)
@@ -381,43 +372,6 @@ def test_no_word_of_what_is_done_to_nodes_stays_english(
     assert {verb: words for verb, words in left.items() if words} == {}
 
 
-def seen_on(client: Client, url: str) -> str:
-    """Return which state of its rows a page sends back."""
-    return html(client, url).partition('name="seen" value="')[2].partition('"')[0]
-
-
-def test_no_word_of_what_is_done_to_ports_and_messages_stays_english(
-    admin_client: Client, nodes: Node, made_up_language: None
-) -> None:
-    port = nodes.inputs["number"].row
-    message = Message.objects.filter(port__node=nodes.pk, as_default=False)[0]
-    sent = {"value": "5", "default": "5", "direction": "out", "port": "out", "node": f"{nodes.pk}"}
-    on_port = dict.fromkeys(("write", "default", "clear", "move"), port)
-    asked, left = {}, {}
-    for verb, row in {**on_port, "edit": message, "drop": message}.items():
-        with rolled_back():
-            url = f"{list_url(Node)}{nodes.pk}/{verb}/{row.pk}/"
-            does = {**sent, "seen": seen_on(admin_client, url)}
-            asked[verb] = left_in_english(admin_client.post(url, does).content.decode())
-            does["confirmed"] = "1"
-            left[verb] = told(admin_client.post(url, does, follow=True))
-
-    names = {"number", "out"}
-    assert {verb: words for verb, words in asked.items() if words - names} == {}
-    assert {verb: words for verb, words in left.items() if words - names} == {}
-
-
-def test_no_word_of_what_is_done_to_a_graph_stays_english(
-    admin_client: Client, made_up_language: None
-) -> None:
-    row = Graph.objects.create(name="shop", spec={"nodes": PUBLIC})
-
-    assert told(confirm(admin_client, "start", row, alias="new", seen=row.version)) == set()
-    sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
-    assert told(admin_client.post(page_url(row), sent, follow=True)) == {"shop"}
-    assert told(admin_client.get(page_url(Node(pk=99)), follow=True)) == set()
-
-
 def test_the_history_is_kept_in_english(admin_client: Client, made_up_language: None) -> None:
     hourly = hipq.schedule("hourly", hipq.NewJob("echo"), "0 * * * *")
 
@@ -444,18 +398,6 @@ def test_a_job_page_speaks_the_language_of_its_reader(admin_client: Client) -> N
         with translation.override(language):
             shown = html(admin_client, page_url(job)).lower()
         assert [text for text in expected if text.lower() not in shown] == []
-
-
-def test_a_reason_is_in_the_active_language() -> None:
-    job = JobFactory.create()
-    Queue.objects.update(paused=True)
-
-    def said() -> str:
-        return next(reason.text for reason in hipq.explain(job) if reason.code == "paused")
-
-    with translation.override("de"):
-        assert said() == f"Warteschlange {job.queue} ist angehalten."
-    assert said() == f"Queue {job.queue} is paused."
 
 
 def test_an_error_is_stored_in_english(made_up_language: None) -> None:

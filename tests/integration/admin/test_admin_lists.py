@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from hipq_django.database import clock
-from hipq_django.models import Answer, Job, Worker
+from hipq_django.models import Answer, Job
 from tests.admin_pages import html, list_url, page_url
 from tests.copying import analyze, copy
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
@@ -129,12 +129,6 @@ def test_an_attempt_whose_deadline_has_passed_does_not_time_out_in_the_past(
     assert ">40 % done, was due 2 h ago<" in html(admin_client, list_url(Job))
 
 
-def test_a_job_of_a_paused_queue_says_so(admin_client: Client) -> None:
-    JobFactory.create(job_type=JobTypeFactory.create(queue=QueueFactory.create(paused=True)))
-
-    assert " s, queue paused" in html(admin_client, list_url(Job))
-
-
 # Filters and search
 
 
@@ -232,9 +226,3 @@ def test_a_malformed_message_is_found_by_its_kind_and_shown_with_its_problem(
     assert found(admin_client, Answer, kind="malformed") == [malformed]
     page = html(admin_client, reverse("admin:hipq_answer_change", args=[malformed.pk]))
     assert "KeyError: &#x27;order&#x27;" in page
-
-
-def test_a_consumer_is_listed_with_the_source_that_it_reads(admin_client: Client) -> None:
-    WorkerFactory.create(source="post")
-
-    assert "reads post" in html(admin_client, list_url(Worker))

@@ -110,23 +110,6 @@ def test_the_list_says_what_holds_a_queue(admin_client: Client, bank: Queue) -> 
         assert text in html(admin_client, page_url(bank))
 
 
-def test_the_page_of_a_queue_shows_what_the_doctor_finds_for_it(
-    admin_client: Client, bank: Queue
-) -> None:
-    WorkerFactory.create()
-    late = clock.now("default") - timedelta(minutes=2)
-    Queue.objects.update(throttle_limit=0)
-    kind = job_in(bank).job_type
-    for name in ("bank", "mail"):
-        hipq.enqueue("echo", queue=name, scheduled_run_time=late)
-
-    page = html(admin_client, page_url(bank))
-
-    assert "queue bank: 2 jobs are due, the oldest for 0:02:0" in page
-    assert f"job type {kind.name}: 1 of its jobs wait; no code here declares it" in page
-    assert "queue mail" not in page
-
-
 def test_the_list_says_that_no_worker_serves_a_queue(admin_client: Client, bank: Queue) -> None:
     WorkerFactory.create(queues=["mail"])
     WorkerFactory.create(instance="other")

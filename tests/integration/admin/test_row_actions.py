@@ -19,7 +19,7 @@ from django.test import Client
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.admin import selection
+from hipq_django.admin import row_actions
 from hipq_django.admin.row_actions import RowActions
 from hipq_django.api import batches
 from hipq_django.database import clock
@@ -38,7 +38,7 @@ from tests.admin_pages import (
     press,
 )
 from tests.concurrency.conftest import Refuse, refuse
-from tests.factories import JobFactory, JobTypeFactory, QueueFactory
+from tests.factories import JobFactory, QueueFactory
 from tests.flow.conftest import in_status
 from tests.running import run_due_jobs
 
@@ -212,14 +212,6 @@ def test_who_may_not_see_the_row_may_not_either(client: Client, case: Case) -> N
     assert (state(), history(row)) == (before, [])
 
 
-def test_a_post_from_another_site_changes_nothing(admin_user: Any) -> None:
-    client, job = Client(enforce_csrf_checks=True), put_off()
-    client.force_login(admin_user)
-
-    assert client.post(page_url(job, "run_now")).status_code == 403
-    assert history(job) == []
-
-
 # What is asked before
 
 
@@ -307,13 +299,6 @@ def test_many_refusals_are_shortened(admin_client: Client) -> None:
     assert said[-1] == "5 more jobs were refused."
 
 
-def test_a_button_of_a_pruned_row_leads_to_the_list(admin_client: Client) -> None:
-    response = admin_client.post(page_url(JobFactory.build(pk=4711), "cancel"), follow=True)
-
-    assert response.status_code == 200
-    assert messages_of(response) == ["There is no job 4711."]
-
-
 # Very many
 
 
@@ -343,7 +328,7 @@ def all_of(client: Client, action: str, **filters: str) -> Any:
 def test_of_very_many_jobs_the_first_are_taken_in_turn(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    monkeypatch.setattr(selection, "MAX_ROWS", 2)
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
     jobs = [IN_TURN[action]() for _ in range(5)]
     others = [job_in("running"), job_in("running")] if action != "cancel" else []
     rest = "{} more job{} of this list are left: select all again, and do the same."
@@ -357,27 +342,10 @@ def test_of_very_many_jobs_the_first_are_taken_in_turn(
     assert messages_of(all_of(admin_client, action)) == [nothing]
 
 
-@pytest.mark.conformance
-@pytest.mark.parametrize("field", ["job_key", "waiting_key"])
-def test_jobs_whose_key_is_in_use_keep_no_others_from_being_requeued(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch, field: str
-) -> None:
-    monkeypatch.setattr(selection, "MAX_ROWS", 2)
-    kind = JobTypeFactory.create()
-    jobs = [job_in("final", job_type=kind, **{field: f"k{number}"}) for number in range(4)]
-    for job in jobs[:2]:
-        job_in("initial", job_type=kind, **{field: getattr(job, field)})
-
-    said = messages_of(all_of(admin_client, "requeue", state="final"))
-
-    assert said == ["Requeued: 2 jobs."]
-    assert [len(history(job)) for job in jobs] == [0, 0, 1, 1]
-
-
 def test_what_cannot_be_taken_in_turn_is_refused_as_a_whole(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "MAX_ROWS", 2)
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
 
     schedules, nodes = [a_schedule() for _ in range(3)], [a_node() for _ in range(3)]
 

@@ -20,18 +20,15 @@ from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.throttling import candidate_of, running_job_of
-from hipq_django.exceptions import InvalidJobTypeError
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Queue, Schedule, Worker
-from hipq_django.models.catalog import get_job_type
 from hipq_django.scheduler.executor import execute
 from hipq_django.signals import job_enqueued, job_failed, job_finished, job_started
-from hipq_django.testing import assert_enqueued, travel
+from hipq_django.testing import assert_enqueued
 from hipq_django.transitions.values import Failed, refused
 from hipq_django.web import callback_view
 from tests.admin_pages import html, list_url, page_url
@@ -383,76 +380,23 @@ def test_what_a_throttler_says_of_jobs_is_masked(
     assert shows_nothing(queue.throttler_problem + readers())
 
 
-def test_a_value_of_two_lines_is_masked_before_one_line_of_a_throttlers_error_is_shown(
-    charge: Charge, configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
-) -> None:
-    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
-        raise ValueError(f"cannot read {candidates[0].job_data['card']}\nat all")
-
-    queue = configure_queue(throttler)
-    job = charge(waits).enqueue({"card": "BEGIN S3CRET\nS3CRET END"})
-    run_due_jobs()
-
-    queue.refresh_from_db()
-    reasons = str([reason.text for reason in hipq.explain(job)])
-    assert queue.throttler_problem.endswith("raised ValueError: cannot read •••")
-    assert "raised ValueError: cannot read •••" in reasons
-    assert "S3CRET" not in queue.throttler_problem + reasons + caplog.text
-
-
-LIMITS: dict[str, Callable[[str], Any]] = {
-    "KeyLimit": lambda name: hipq.KeyLimit(name, 1),
-    "ShareLimit": lambda name: hipq.ShareLimit(name, {}),
-}
-SHORT = {"card": CARD, "pin": "7", "cvv": 12, "is_vip": True, "nobody": None, "tax": "o'b"}
-SPELLED = {
-    "card": "4111",
-    "pin": "7",
-    "cvv": "12",
-    "is_vip": "True",
-    "nobody": "None",
-    "tax": "o'b",
-}
-
-
-@pytest.mark.parametrize(
-    ("limit", "name"), [*(("KeyLimit", name) for name in SHORT), ("ShareLimit", "card")]
-)
+@pytest.mark.parametrize("limit", [hipq.KeyLimit("pin", 1), hipq.ShareLimit("pin", {})])
 def test_the_reason_of_a_limit_is_masked_however_short_the_value(
     declare: Declare,
     configure_queue: ConfigureQueue,
     admin_client: Client,
-    caplog: pytest.LogCaptureFixture,
-    limit: str,
-    name: str,
+    limit: Any,
 ) -> None:
-    caplog.set_level(logging.DEBUG)
-    configure_queue(LIMITS[limit](name), THROTTLE_LIMIT=5)
-    declared = declare("charge", sensitive=list(SHORT))(waits)
-    jobs = [declared.enqueue({name: SHORT[name]}) for _ in range(2)]
+    configure_queue(limit, THROTTLE_LIMIT=5)
+    declared = declare("charge", sensitive=["pin"])(waits)
+    jobs = [declared.enqueue({"pin": "7"}) for _ in range(2)]
     run_due_jobs()
 
-    reasons = " ".join(r.text for job in jobs for r in hipq.explain(job) if r.code == "throttler")
-    page = html(admin_client, page_url(jobs[1]))
-    panel = page.partition("Why it is not running")[2].partition("</section>")[0]
+    [reason] = [r.text for r in hipq.explain(jobs[1]) if r.code == "throttler"]
 
-    assert SPELLED[name] not in reasons
-    assert reasons.split("throttler holds it: ")[-1] in unescape(panel)
-    assert CARD not in caplog.text
-    assert "•••" in reasons or SHORT[name] is None
-
-
-def test_the_reason_of_a_limit_names_what_is_not_sensitive(
-    declare: Declare, configure_queue: ConfigureQueue
-) -> None:
-    configure_queue(hipq.KeyLimit("tenant", 1))
-    declared = declare("charge", sensitive=["card"])(waits)
-    jobs = [declared.enqueue({"tenant": "acme", "card": CARD}) for _ in range(2)]
-    run_due_jobs()
-
-    assert "A throttler holds it: tenant 'acme' has 1 of 1 running." in [
-        reason.text for reason in hipq.explain(jobs[1])
-    ]
+    assert "•••" in reason
+    assert "7" not in reason
+    assert reason in unescape(html(admin_client, page_url(jobs[1])))
 
 
 # Other readers
@@ -537,7 +481,7 @@ def test_the_row_or_the_code_may_know_the_fields(
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("large", ["job_data", "error", "answer"])
+@pytest.mark.parametrize("large", ["error", "answer"])
 def test_the_list_reads_no_large_values_to_mask_the_head_of_an_error(
     charge: Charge, admin_client: Client, large: str
 ) -> None:
@@ -581,67 +525,14 @@ def test_an_answer_is_masked_whether_its_job_or_type_is_known_or_not(
     assert shows_nothing(page)
 
 
-def test_an_answer_whose_job_was_pruned_is_masked(charge: Charge, admin_client: Client) -> None:
-    job = run(charge(waits))
-    pk = job.pk
-    job.delete()
-
-    answer = answer_callback(Token("default", pk, 1), Answer.Kind.RESPONSE, DATA)
-
-    assert answer.job_type == "pruned job"
-    page = html(admin_client, page_url(answer))
-    assert "Ada" in page
-    assert shows_nothing(page)
-
-
-def test_the_row_follows_the_code(declare: Declare) -> None:
-    declare("charge", sensitive=["card", "pin"])(waits)
-    assert get_job_type("default", "charge").sensitive == ["card", "pin"]
-    declare.forget_all()
-
-    declare("charge", sensitive=["card"])(waits)
-
-    assert get_job_type("default", "charge").sensitive == ["card"]
-
-
-@pytest.mark.parametrize("names", ["card", [7], [""]])
-def test_a_type_whose_fields_are_no_list_of_names_is_refused(names: Any) -> None:
-    with pytest.raises(InvalidJobTypeError, match="job type 'never': sensitive="):
-        hipq.job_type("never", sensitive=names)(waits)
-
-
+@pytest.mark.parametrize("value", [IBAN, "S3CR" + "0123456789" * 12, ["S3CRET-0", 7]])
 def test_what_refuses_arguments_quotes_no_sensitive_one(
-    declare: Declare, settings: Settings
-) -> None:
-    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
-
-    @declare.task("pay", sensitive=["iban", "card"])
-    def pay(iban: int, card: dict[str, int] | None = None) -> None: ...
-
-    given: Any = IBAN
-    said = "pay: argument iban: Input should be a valid integer, unable to parse string"
-    with pytest.raises(hipq.ArgumentsError, match=said) as raised:
-        pay.enqueue(given)
-    assert IBAN not in str(raised.value)
-    with pytest.raises(hipq.ArgumentsError, match=r"argument card\.number: Input") as raised:
-        pay.enqueue(7, {"number": given})
-    assert IBAN not in str(raised.value)
-
-
-LONG = "S3CR" + "0123456789" * 12
-
-
-@pytest.mark.parametrize(
-    "value", [LONG, 2 * LONG, ["S3CRET-0", LONG]], ids=["long", "longer", "list"]
-)
-def test_no_part_of_a_long_argument_is_quoted(
     declare: Declare,
     settings: Settings,
     caplog: pytest.LogCaptureFixture,
     admin_client: Client,
     value: Any,
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
 
     @declare.task("pay", sensitive=["token"], retry=hipq.Never())
@@ -651,24 +542,13 @@ def test_no_part_of_a_long_argument_is_quoted(
         pay.enqueue(value)
     job = pay.enqueue(1)
     Job.objects.filter(pk=job.pk).update(job_data={"token": value})
-    with travel(hours=1):
-        run_due_jobs()
+    run_due_jobs()
 
-    job.refresh_from_db()
+    read = "".join(format_exception(raised.value)) + html(admin_client, page_url(job)) + caplog.text
     assert "argument token: Input should be a valid integer" in html(admin_client, page_url(job))
     assert "event=job_failed" in caplog.text
-    assert "S3CR" not in "".join(format_exception(raised.value))
-    assert "S3CR" not in caplog.text + html(admin_client, page_url(job))
-
-
-def test_what_refuses_data_without_what_is_compared_quotes_no_sensitive_field(
-    declare: Declare,
-) -> None:
-    declare("charge", sensitive=["card"], unique="live", unique_on=["order"])(lambda job: None)
-
-    with pytest.raises(hipq.InvalidJobError, match="unique_on names order") as raised:
-        hipq.enqueue("charge", {"card": CARD})
-    assert CARD not in str(raised.value)
+    assert "S3CR" not in read
+    assert IBAN not in read
 
 
 def test_jobs_with_a_field_that_the_gathering_job_would_show_are_not_gathered(
@@ -690,12 +570,11 @@ def test_jobs_with_a_field_that_the_gathering_job_would_show_are_not_gathered(
 
 
 @pytest.mark.parametrize("handler", [lambda job: job.job_data, fails])
-@pytest.mark.parametrize("fields", [["CARD", "iban"], ["card", "customer.iban", "pin"]])
 def test_a_gathering_job_with_their_sensitive_fields_masks_what_it_has_gathered(
-    handler: Any, charge: Charge, declare: Declare, fields: list[str], admin_client: Client
+    handler: Any, charge: Charge, declare: Declare, admin_client: Client
 ) -> None:
     new = charge(handler)
-    order = declare("order", sensitive=fields)(lambda job: job.gather([new.new(DATA)]))
+    order = declare("order", sensitive=["CARD", "iban"])(lambda job: job.gather([new.new(DATA)]))
     job = order.enqueue({"order": 42})
 
     run_due_jobs()

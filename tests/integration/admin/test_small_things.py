@@ -17,7 +17,6 @@ from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Wor
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
-from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -57,17 +56,6 @@ def test_the_meaning_of_an_answers_status_does_not_repeat_its_word(admin_client:
             assert f"{word}: " not in text
 
 
-def test_a_confirmation_leads_back_to_the_row_that_it_names(admin_client: Client) -> None:
-    JobTypeFactory.create(name="ask")
-    with hipq.batch("import") as batch:
-        batch.enqueue(hipq.NewJob("ask"))
-    row = Batch.objects.get()
-
-    page = admin_client.post(page_url(row, "cancel")).content.decode()
-
-    assert f'<a href="{page_url(row)}">Batch {row.pk} (import)</a>' in page
-
-
 def test_a_page_gives_times_in_the_zone_of_the_site_first(
     admin_client: Client, declare: Declare
 ) -> None:
@@ -79,24 +67,6 @@ def test_a_page_gives_times_in_the_zone_of_the_site_first(
 
     shown = f"closed until {opens:%Y-%m-%d %H:%M}:00 UTC ({tokyo:%Y-%m-%d %H:%M}:00 JST)."
     assert shown in html(admin_client, page_url(job))
-
-
-def test_progress_of_a_handler_is_no_word_of_another_system(admin_client: Client) -> None:
-    job = JobFactory.create(state="running", progress=25, progress_message="part 1 of 4")
-
-    page = html(admin_client, page_url(job))
-
-    assert "Progress: 25 %, part 1 of 4" in page
-    assert "other system says" not in page
-
-
-def test_a_job_whose_answer_has_come_says_so(admin_client: Client) -> None:
-    job = JobFactory.create(state="running", worker=None, has_pending_answer=True)
-
-    page = html(admin_client, page_url(job))
-
-    assert "A worker that is gone" not in page
-    assert "answer" in page.partition("hipq-panel")[2][:600]
 
 
 def test_a_job_that_waits_is_not_asked_why_it_does_not_run(
@@ -120,21 +90,6 @@ def attempts_of(client: Client, job: Job) -> list[dict[str, str]]:
     return [{name: strip_tags(text) for name, text in row} for row in rows if row]
 
 
-def test_the_attempt_that_succeeded_is_shown(admin_client: Client, declare: Declare) -> None:
-    declare("fine")(lambda job: 1)
-    job = hipq.enqueue("fine")
-    worker = HandWorker()
-    worker.work()
-    job.refresh_from_db()
-
-    [cells] = attempts_of(admin_client, job)
-
-    assert (cells["Attempt"], cells["What happened"]) == ("1", "succeeded")
-    assert cells["Started"].startswith(f"{job.start_time:%Y-%m-%d %H:%M:%S UTC} ")
-    assert cells["Ended"].startswith(f"{job.update_time:%Y-%m-%d %H:%M:%S UTC} ")
-    assert (cells["Took"], cells["Worker"]) == ("0 s", worker.row.name)
-
-
 def test_a_success_tells_how_long_its_own_attempt_took(admin_client: Client) -> None:
     begun = timezone.now() - timedelta(hours=2)
     job = JobFactory.create(
@@ -155,15 +110,6 @@ def test_a_success_tells_how_long_its_own_attempt_took(admin_client: Client) -> 
     assert rows["2"]["Started"].startswith(f"{begun:%Y-%m-%d %H:%M:%S UTC} ")
 
 
-def test_an_answer_that_has_no_job_yet_is_of_no_attempt(admin_client: Client) -> None:
-    answer = AnswerFactory.create(status="early", job=None, attempt=0)
-
-    shown = html(admin_client, list_url(Answer))
-    assert '<td class="field-tries">-</td>' in shown
-    page = html(admin_client, page_url(answer))
-    assert '<div class="readonly">0</div>' not in page
-
-
 def test_lists_say_how_jobs_ended_lately(admin_client: Client) -> None:
     WorkerFactory.create()
     kind = JobTypeFactory.create()
@@ -176,11 +122,3 @@ def test_lists_say_how_jobs_ended_lately(admin_client: Client) -> None:
             assert "12 ended" in page
             assert f"?{name}={row.pk}&amp;outcome=failed&amp;ended=hour" in page
             assert ">failing<" in page
-
-
-def test_a_quiet_queue_is_not_called_failing(admin_client: Client) -> None:
-    kind = JobTypeFactory.create()
-    JobFactory.create(job_type=kind, state="final", outcome="failed", error="boom")
-    AnswerFactory.create()
-
-    assert ">failing<" not in html(admin_client, list_url(Queue))
