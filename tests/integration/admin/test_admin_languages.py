@@ -50,8 +50,11 @@ START, END = "⟦", "⟧"
 MODELS = [Answer, Batch, Graph, Job, JobType, Node, Queue, Schedule, Worker]
 
 
-PLACEHOLDER = re.compile(r"(%\((?!error\))\w+\)[sd]|%[sd]|\{\w*\})")
-"""Where a value is put into a text; one named `error` was raised, and is English everywhere."""
+PLACEHOLDER = re.compile(r"(%\((?!error\))\w+\)[sd]|%[sd]|\{\w*\}|: )")
+"""Where a value is put into a text, or a text is divided.
+
+A value named `error` was raised, and is English everywhere.
+"""
 
 
 def marked(message: str) -> str:
