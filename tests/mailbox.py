@@ -91,11 +91,6 @@ class Headless:
         return []
 
 
-def headless(greeting: str = "") -> Headless:
-    """Make what is no source."""
-    return Headless()
-
-
 def read(message: Received) -> Any:
     """Read `{"type": …, "key": …, "response" or "error": …}`; what has a "topic" is not ours."""
     mailbox.before_reading()

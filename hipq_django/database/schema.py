@@ -1,4 +1,4 @@
-"""Whether a database has the tables, and all migrations of them."""
+"""Whether a database has all migrations of the tables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from hipq_django.extensions import registered
-
-TABLE = "hipq_job"
 
 
 def missing_migrations(using: str) -> list[str]:
@@ -17,8 +15,3 @@ def missing_migrations(using: str) -> list[str]:
     graph = executor.loader.graph
     plan = executor.migration_plan([leaf for app in apps for leaf in graph.leaf_nodes(app)])
     return [f"{one.app_label}.{one.name}" for one, _ in plan if one.app_label in apps]
-
-
-def has_tables(using: str) -> bool:
-    """Return whether the database has the tables, which a database router may have kept out."""
-    return TABLE in connections[using].introspection.table_names()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -34,11 +32,8 @@ EARLY_PAGE = 1_000
 EARLY_NEW = 2_000
 """How many new answers are."""
 
-EARLY_IDS = 10 * EARLY_NEW
-"""How many of the last ids may be those of new answers, while their time is not known."""
-
-EARLY_SECONDS = 5.0
-"""How long an answer counts as new: as long as its transaction, and a claim's, may take."""
+EARLY_IDS = 5_000
+"""How many of the last ids may be those of new answers; the pages come to the others."""
 
 
 class EarlyAnswers:
@@ -56,8 +51,6 @@ class EarlyAnswers:
         self.left_alone: Isolation[_Place] = Isolation(
             "match_early", lambda place: {"job_key": place[1]}, most=TOGETHER
         )
-        self._marks: deque[tuple[float, int]] = deque()
-        """What the newest answer was, and when."""
         self._after_other: dict[str, str] = {}
         """The last key that was compared with jobs of other names, by the answers' job types."""
 
@@ -73,7 +66,7 @@ class EarlyAnswers:
             found, last = found[:PAGE_SIZE], found[PAGE_SIZE - 1]
         matched = self._match([place.answer_id for place in found])
         self._after = last or EarlyPlace()
-        new = engine.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
+        new = engine.new_early(self._config.name, self._before_the_newest(), EARLY_NEW)
         return matched + self._match(new[:PAGE_SIZE]) + self._match_other_names()
 
     def _match_other_names(self) -> int:
@@ -101,15 +94,11 @@ class EarlyAnswers:
         keys = {key for rows in begun for key in rows.values_list("job_key", flat=True)}
         return [pk for pk, key in page if key in keys]
 
-    def _known_so_far(self) -> int:
+    def _before_the_newest(self) -> int:
         """Return the id of an answer that is older than an answer usually takes to commit."""
-        now, using = time.monotonic(), self._config.database
-        newest = Answer.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
-        self._marks.append((now, newest))
-        while len(self._marks) > 1 and self._marks[1][0] < now - EARLY_SECONDS:
-            self._marks.popleft()
-        began, known = self._marks[0]
-        return known if began < now - EARLY_SECONDS else max(newest - EARLY_IDS, 0)
+        rows = Answer.objects.using(self._config.database)
+        newest: int = rows.aggregate(newest=Max("pk"))["newest"] or 0
+        return max(newest - EARLY_IDS, 0)
 
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
@@ -155,8 +144,7 @@ def match_early(config: InstanceSettings) -> int:
 def expire_early(config: InstanceSettings, left_alone: Isolation[int] | None = None) -> int:
     """Mark the early answers whose time to live is over as unmatched; return how many.
 
-    Parts that waited for a job which ended without them are late. `refused` are the answers that
-    are left alone, known from the calls before.
+    Parts that waited for a job which ended without them are late.
     """
     using, left_alone = config.database, left_alone or Isolation("expire_early", "answer_id")
     limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)

@@ -29,8 +29,6 @@ from hipq_django.models.job import JobQuerySet
 PAGE_SIZE = 500
 """How many jobs are moved in one transaction, whose locks others meet."""
 WORKERS_KEPT = timedelta(days=1)
-BLAME = timedelta(minutes=5)
-"""How long after a worker's silence its suspects wait, at most, for the jobs that it had beside."""
 
 _HARMLESS_TIMEOUT = "JobTimeout: before the job had started, or after its answer came"
 
@@ -42,9 +40,8 @@ def time_out_overdue(
 
     A job whose response has come does not time out before its response handler runs: the other
     system was in time. If the handler that sent the request still hangs, another worker goes on.
-    Nor does a job time out that a worker has claimed ahead and not started: it is released.
-    `refused` are the jobs that are left alone, known from the calls before. A `judge` judges only
-    its own attempts, and those of workers that have ended in order.
+    Nor does a job time out that a worker has claimed ahead and not started: it is released. A
+    `judge` judges only its own attempts, and those of workers that have ended in order.
     """
     using, left_alone = config.database, left_alone or Isolation("time_out_overdue")
     if not engine_for(using).has_overdue(config.name, clock.now(using)):
@@ -157,7 +154,7 @@ def _take_over(
 ) -> int:
     """Take over the next of the jobs, but for those left alone; suspects last.
 
-    Who was killed by whom shows only as long as these are owned.
+    Which worker a suspect may have killed shows only as long as it is owned.
     """
     owners = {pk for rows in dead for pk in rows.values_list("worker", flat=True).distinct()}
     suspects = _suspects_of(owners, config.database)
@@ -168,8 +165,7 @@ def _take_over(
     moved = left_alone.move(sorted(job.pk for job in others), recover)
     if len(others) >= PAGE_SIZE:
         return moved
-    free = _without_others(config, suspects, left_alone.at_fault) - left
-    return moved + left_alone.move(sorted(free), recover)
+    return moved + left_alone.move(sorted(suspects.keys() - left), recover)
 
 
 _LOST = ("state", "phase", "prefetched", "has_pending_answer", "worker")
@@ -190,26 +186,6 @@ def _bystanders(jobs: Sequence[Job], suspects: Mapping[int, int]) -> set[int]:
     killed = set(suspects.values())
     lost = [job for job in jobs if job.state == State.ERROR or _is_loss(job)]
     return {job.pk for job in lost if job.worker_id in killed}
-
-
-def _without_others(
-    config: InstanceSettings, suspects: Mapping[int, int], at_fault: Collection[int]
-) -> set[int]:
-    """Return the suspects beside which no other job waits for its takeover.
-
-    Others may have locked the row of such a job, or what its trigger needs, but not for ever. For
-    one that the database refuses no suspect waits.
-    """
-    if not suspects:
-        return set()
-    killed = set(suspects.values())
-    beside = [rows.exclude(pk__in={*suspects, *at_fault}) for rows in _orphaned(config)]
-    owners = [rows.filter(worker__in=killed).values_list("worker", flat=True) for rows in beside]
-    having = {pk for rows in owners for pk in rows.distinct()}
-    workers = Worker.objects.using(config.database).in_bulk(having)
-    now = clock.now(config.database)
-    waits = {pk for pk, one in workers.items() if now - one.heartbeat_time < one.silence + BLAME}
-    return {pk for pk, worker in suspects.items() if worker not in waits}
 
 
 def _declare_lost(worker: Worker) -> None:

@@ -27,6 +27,11 @@ class HeldThreads:
         self._claims: list[Claim] = []
         self._all_since = inf
 
+    @property
+    def ids(self) -> set[int]:
+        """The ids of the jobs that held threads at the last look."""
+        return {claim.id for claim in self._claims}
+
     def look(self) -> int:
         """Look which handlers have not returned, although their time is up and their attempt over.
 

@@ -18,7 +18,7 @@ from hipq_django.database.requirements import (
     connections_of_worker,
     pool_size,
 )
-from hipq_django.database.schema import has_tables, missing_migrations
+from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.processes.connections import look_after_own
 
@@ -80,15 +80,7 @@ def _missing(config: InstanceSettings) -> str:
     flag = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
     if missing := missing_migrations(using):
         return f"database {using!r} lacks migration {missing[0]}: run manage.py migrate{flag}."
-    if has_tables(using):
-        return ""
-    # `migrate` records a migration also where a router lets it make nothing.
-    return (
-        f"database {using!r} has a record of the migrations of hipq_django, but not its tables. "
-        "If a router of DATABASE_ROUTERS keeps them out, let its allow_migrate allow the app "
-        f"'hipq' there. Then run manage.py migrate hipq zero --fake{flag} and "
-        f"manage.py migrate{flag}."
-    )
+    return ""
 
 
 def check_pool(config: InstanceSettings, threads: int) -> None:

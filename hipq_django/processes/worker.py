@@ -39,7 +39,6 @@ from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
-from hipq_django.transitions.ownership import given_up
 from hipq_django.transitions.values import Claim, Released
 
 # Each names the workloads of the benchmarks that show its effect: measure these to change it.
@@ -74,7 +73,6 @@ class WorkerProcess(RegisteredProcess):
 
     kind = "worker"
     exit_code = 0
-    _drains_in_vain = False
 
     def __init__(
         self,
@@ -179,6 +177,11 @@ class WorkerProcess(RegisteredProcess):
     def has_abandoned_handlers(self) -> bool:
         """Whether handlers that this worker has abandoned may still be running."""
         return self._puts_back_handlers or self._drains_in_vain
+
+    @property
+    def _drains_in_vain(self) -> bool:
+        """Whether only handlers are left whose attempts are over, and that do not return."""
+        return bool(self.batch) and self._held.ids.issuperset(self.batch.ids)
 
     # Working
 
@@ -332,7 +335,10 @@ class WorkerProcess(RegisteredProcess):
         self.writer.close()
         if self.batch:
             self._guarded(self._persist)  # an outage may be over: nothing is given up untried
-        duties = self._make_duties_of_drain()
+        # Else a lone worker would wait without an end for handlers that hang.
+        look = Duty("look_at_threads", OFTEN_SECONDS, self._held.look)
+        overdue = self._duty_of_overdue_jobs(OFTEN_SECONDS)
+        duties = Duties(self.using, [overdue, look], self.troubles.tell)
         while self.batch and not (self.has_abandoned_handlers or self._is_cut_off()):
             self._try(self._persist)
             self._try(lambda: bool(duties.run(all_of_it=False, waits=False)))
@@ -342,22 +348,6 @@ class WorkerProcess(RegisteredProcess):
         if not self._drains_in_vain:
             self._put_back(self.pool.executing())
         self._try(self._persist)
-
-    def _make_duties_of_drain(self) -> Duties:
-        """Make what a lone worker would wait for without an end, if its handlers hang."""
-        look = Duty("look_at_handlers", self.config.heartbeat_seconds, self._look_at_handlers)
-        overdue = self._duty_of_overdue_jobs(OFTEN_SECONDS)
-        return Duties(self.using, [overdue, look], self.troubles.tell)
-
-    def _look_at_handlers(self) -> int:
-        """Note whether the drain only waits for handlers whose attempts have been given up."""
-        claims = self.pool.executing()
-        if claims and len(self.batch) == len(claims) == len(given_up(claims, self.using)):
-            self._drains_in_vain = True
-            sentence = "their attempts have ended without them; it does not wait any longer"
-            jobs = [claim.id for claim in claims]
-            events.warning("handlers_left", sentence, worker=self.name, jobs=jobs)
-        return 0
 
     def _release_unconfirmed(self) -> bool:
         """Release what it owns without knowing: others would take it for started, and so lost."""

@@ -26,16 +26,8 @@ class SourceSettings:
     batch_size: int
 
     def open(self) -> MessageSource:
-        """Create the source; raise `ConfigurationError` if its class or options are wrong.
-
-        What a function makes can be looked at only here.
-        """
+        """Create the source; raise `ConfigurationError` if its class or options are wrong."""
         source: MessageSource = _source_class(self.source, self.options)(**self.options)
-        if lacking := _lacking(source):
-            raise ConfigurationError(
-                f"SOURCE {self.source!r} made an object of type {type(source).__name__}, which has "
-                f"no method {lacking}; see hipq_django.sources.MessageSource."
-            )
         return source
 
     def map_function(self) -> Callable[[Received], Any]:
@@ -51,19 +43,17 @@ def check_code(settings: SourceSettings) -> None:
 
 def _source_class(path: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     source = _callable("SOURCE", path)
-    if isinstance(source, type) and (lacking := _lacking(source)):
+    lacking = [name for name in _METHODS if not callable(getattr(source, name, None))]
+    if isinstance(source, type) and lacking:
         raise ConfigurationError(
-            f"SOURCE {path!r} has no method {lacking}; see hipq_django.sources.MessageSource."
+            f"SOURCE {path!r} has no method {', '.join(lacking)}; see "
+            "hipq_django.sources.MessageSource."
         )
     try:
         inspect.signature(source).bind(**options)
     except TypeError as error:
         raise ConfigurationError(f"OPTIONS do not fit SOURCE {path!r}: {error}.") from error
     return source
-
-
-def _lacking(source: object) -> str:
-    return ", ".join(name for name in _METHODS if not callable(getattr(source, name, None)))
 
 
 def imported(what: str, path: str) -> Any:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.isolation import PATIENCE_SECONDS
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.engines import engine_for, postgres
-from hipq_django.maintenance import recovery
-from hipq_django.models import Answer, Job, Queue, Worker
+from hipq_django.models import Answer, Job, Queue
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.worker import POLL_SECONDS
 from tests.concurrency.sessions import Session
@@ -265,55 +262,3 @@ def test_a_worker_tries_a_queue_that_stays_locked_as_seldom_as_if_it_were_idle(
 
     assert first < POLL_SECONDS / 10
     assert process.scheduler.run_once() == 1
-
-
-# Jobs of a lost worker
-
-
-@pytest.fixture
-def suspect(transactional_db: None) -> Job:
-    """A job that has lost two workers, and may run again."""
-    suspect = hipq.enqueue("echo", job_key="suspect")
-    for _ in range(2):
-        HandWorker.crashed()
-        recovery.recover_lost(get_instance())
-        Queue.objects.update(paused=True)
-        HandWorker().work()  # it decides
-        Queue.objects.update(paused=False)
-    return suspect
-
-
-def kinds_of(job: Job) -> list[str]:
-    return list(job.attempts.order_by("attempt").values_list("kind", flat=True))
-
-
-def test_who_is_to_blame_does_not_depend_on_a_row_that_somebody_has_locked(
-    suspect: Job, session: Session
-) -> None:
-    jobs = [hipq.enqueue("echo") for _ in range(2)]
-    HandWorker.crashed()
-    lock(session, jobs[0])
-
-    during = recovery.recover_lost(get_instance())
-    session.roll_back()
-    after = recovery.recover_lost(get_instance())
-
-    assert (during, after) == (1, 2)
-    assert [kinds_of(job) for job in jobs] == [["bystander"]] * 2
-    assert kinds_of(suspect) == ["worker_lost"] * 3
-
-
-def test_a_suspect_waits_five_minutes_for_a_row_that_stays_locked(
-    suspect: Job, session: Session
-) -> None:
-    job = hipq.enqueue("echo")
-    HandWorker.crashed()
-    lock(session, job)
-
-    at_first = recovery.recover_lost(get_instance())
-    long_ago = clock.now("default") - recovery.BLAME - timedelta(minutes=1)
-    Worker.objects.filter(state=Worker.State.LOST).update(heartbeat_time=long_ago)
-    at_last = recovery.recover_lost(get_instance())
-
-    assert (at_first, at_last) == (0, 1)
-    assert kinds_of(suspect) == ["worker_lost"] * 3

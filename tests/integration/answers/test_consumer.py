@@ -572,8 +572,5 @@ def test_a_consumer_of_another_instance_works_in_its_database(
 def test_what_makes_no_source_ends_the_process_at_once(mailbox: Mailbox, consume: Consume) -> None:
     with pytest.raises(ConfigurationError, match="unexpected keyword argument 'speed'"):
         consume(OPTIONS={"speed": 5})
-    said = "made an object of type Headless, which has no method acknowledge, close; see"
-    with pytest.raises(ConfigurationError, match=said):
-        consume(SOURCE="tests.mailbox.headless")
 
     assert mailbox.opened == 0
