@@ -37,9 +37,9 @@ class Extension:
     """What reads and writes rows beside the jobs of its kind."""
 
     jobs_finished: Callable[[Sequence[Job], str], None] | None = None
-    """Called as `(jobs, using)` after a commit with all jobs of its kind that became final by it.
+    """Called as `(jobs, using)` after the commit by which jobs of its own kind became final.
 
-    They are as they were read before, but each with its outcome: a call for each job would cost
+    The jobs are as they were read before, but each with its outcome: a call for each job would cost
     more than the job. It must not raise. None while nobody hears it.
     """
 
@@ -51,16 +51,17 @@ class Extension:
         """Act when a worker has registered; an error is logged and does not stop the worker."""
 
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
-        """Act after the commit by which these jobs became final; an error is only logged.
+        """Act after the commit by which these jobs, of any kind, became final.
 
-        A process may die before this call, so a sweep has to find the same.
+        An error is only logged. A process may die before this call, so a sweep has to find the
+        same.
         """
 
     def jobs_given_up(self, ids: Collection[int], using: str) -> None:
-        """Write rows of its own in the transaction that ends these jobs without their handler.
+        """Write rows of its own, before the commit, in the transaction that ends these jobs.
 
-        An operator has cancelled them, or their policy has given up after a timeout or a lost
-        worker. Most are of other kinds.
+        They end without their handler, and are of any kind: an operator has cancelled them, or
+        their policy has given up after a timeout or a lost worker.
         """
 
     def old_rows(self, config: InstanceSettings, days: float | None) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 
 A consumer is a member of a group: the members share the partitions of the topics, which are
 distributed again when a member joins, leaves or dies. Offsets are committed after the database
-transaction. The library itself handles the loss of brokers: it reconnects, and finds the new
+transaction: `processes.consumer` receives messages and hands them to `answers.intake`, which stores
+them. The library itself handles the loss of brokers: it reconnects, and finds the new
 leaders.
 """
 
