@@ -68,16 +68,15 @@ _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Spec:
     """What `Cron` and `Every` share."""
 
-    overlap: str = "skip"
-    catch_up: str = "last"
-    catch_up_seconds: float = 86_400
-    jitter: float = 0
-    start_time: datetime | None = None
-    end_time: datetime | None = None
+    overlap: str
+    catch_up: str
+    catch_up_seconds: float
+    jitter: float
+    start_time: datetime | None
+    end_time: datetime | None
 
     def _check_shared(self, what: str) -> None:
         _check_known(what, "overlap", self.overlap, OVERLAPS)
@@ -179,6 +178,12 @@ class Every(_Spec):
     hours: float = 0
     minutes: float = 0
     seconds: float = 0
+    overlap: str = "skip"
+    catch_up: str = "last"
+    catch_up_seconds: float = 86_400
+    jitter: float = 0
+    start_time: datetime | None = None
+    end_time: datetime | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.every_seconds <= MAX_SECONDS:
@@ -236,6 +241,12 @@ class Cron(_Spec):
 
     text: str
     zone: str = ""
+    overlap: str = "skip"
+    catch_up: str = "last"
+    catch_up_seconds: float = 86_400
+    jitter: float = 0
+    start_time: datetime | None = None
+    end_time: datetime | None = None
 
     def __post_init__(self) -> None:
         what = f"Cron({self.text!r:.200})"

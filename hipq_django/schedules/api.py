@@ -266,10 +266,8 @@ def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Sche
     row: Schedule | None = locked(_named(name, instance)).first()
     _check_not_in_code(name, instance, row, "change its code")
     if row is None:
-        row, using = (
-            Schedule(instance=instance, name=name, **wanted),
-            get_instance(instance).database,
-        )
+        using = get_instance(instance).database
+        row = Schedule(instance=instance, name=name, **wanted)
         create(row, using, clock.now(using))
         return row
     _write(row, {**wanted, **_BY_HAND})

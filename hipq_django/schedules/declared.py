@@ -22,9 +22,8 @@ from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.job_options import in_json
-from hipq_django.domain.schedules import Cron, Every, values_of
+from hipq_django.domain.schedules import values_of
 from hipq_django.domain.states import NONE
-from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Schedule, Worker, catalog
 from hipq_django.models.catalog import get_job_type, never
@@ -51,33 +50,19 @@ def sync(
     left: list[str] = []
     for declared in get_all_declared(instance):
         for name, spec in declared.schedules.items():
-            change = partial(_changes, is_reset=is_reset(name)) if is_newest else None
+            put = partial(_create_or_change, is_newest=is_newest, is_reset=is_reset(name))
             with Isolation[str]("declare_schedules", "schedule").apart(name):
-                _sync_one(config, declared, name, spec, change)
+                values = values_of(spec) | {"job_type": get_job_type(instance, declared.name)}
+                with worker_transaction(config.database):
+                    under_key(put, config, name, values)
                 continue
             left.append(name)
     _move_next_times(config)
     return left
 
 
-Change = Callable[[Schedule, dict[str, Any]], dict[str, Any]]
-"""Returns what of a row has to change, given what the code says."""
-
-
-def _sync_one(
-    config: InstanceSettings,
-    declared: Declaration,
-    name: str,
-    spec: Cron | Every,
-    change: Change | None,
-) -> None:
-    values = values_of(spec) | {"job_type": get_job_type(config.name, declared.name)}
-    with worker_transaction(config.database):
-        under_key(partial(_create_or_change, change=change), config, name, values)
-
-
 def _create_or_change(
-    config: InstanceSettings, name: str, values: dict[str, Any], *, change: Change | None
+    config: InstanceSettings, name: str, values: dict[str, Any], *, is_newest: bool, is_reset: bool
 ) -> None:
     """Raise `IntegrityError`, with nothing written, where another worker has just created it."""
     using, now = config.database, clock.now(config.database)
@@ -90,10 +75,10 @@ def _create_or_change(
         row.declared, row.seen_time = _said(values), now
         changing.create(row, using, now)
         return
-    changed = change(row, values) if change else {}
+    changed = _changes(row, values, is_reset=is_reset) if is_newest else {}
     names = changing.change(row, changed, now) if changed else []
     row.seen_time, row.retired = now, False
-    row.declared = _said(values) if change else row.declared
+    row.declared = _said(values) if is_newest else row.declared
     row.save(using=using, update_fields=[*names, "seen_time", "retired", "declared"])
 
 
@@ -155,8 +140,8 @@ def retire(config: InstanceSettings) -> int:
     workers = Worker.objects.using(using).filter(
         instance=config.name, source=NONE, state__in=Worker.LIVE
     )
-    elsewhere = {name for declared in workers.values_list("schedules", flat=True)
-                 for name in declared or ()}  # fmt: skip
+    of_workers = workers.values_list("schedules", flat=True)
+    elsewhere = {name for declared in of_workers for name in declared or ()}
     # A worker that declares one now has seen it later.
     gone = gone.filter(seen_time__lt=clock.now(using)).exclude(name__in=elsewhere)
     with worker_transaction(using):
