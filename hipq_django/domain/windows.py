@@ -140,18 +140,10 @@ def _span_of_day(start: object, end: object) -> tuple[str, str]:
 
 
 def _time_of_day(value: object) -> str:
-    text = _clock_text(value) if isinstance(value, time) else value
+    text = value.isoformat() if isinstance(value, time) else value
     if not isinstance(text, str) or not _TIME_OF_DAY.fullmatch(text):
         raise ValueError(f"{value!r} is not a time of day")
     return text.removesuffix(":00") if len(text) == len("HH:MM:SS") else text
-
-
-def _clock_text(value: time) -> str:
-    if value.tzinfo is not None:
-        raise ValueError(f"{value!r} has a time zone of its own (the job type's is used)")
-    if value.microsecond:
-        raise ValueError(f"{value!r} is not in whole seconds")
-    return value.isoformat()
 
 
 # Weekdays
