@@ -52,7 +52,7 @@ def run_until(
     raise_errors: bool = True,
     timeout: float = TIMEOUT,
 ) -> int:
-    """Do the same until a moment, an aware datetime that is not in the past."""
+    """Run what happens until a moment, an aware datetime not in the past; see `run_for`."""
     session = Session(
         instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_until"
     )
