@@ -30,8 +30,7 @@ def counts_answers(job_type: JobType) -> bool:
     rolled out.
     """
     declared = get_declared(job_type.instance, job_type.name)
-    in_code = declared is not None and declared.counted_answers
-    return in_code or job_type.counted_answers
+    return job_type.counted_answers or bool(declared and declared.counted_answers)
 
 
 def is_part(answer: IncomingAnswer | Answer, job: Job) -> bool:

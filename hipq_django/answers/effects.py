@@ -48,8 +48,7 @@ def has_response_handler(job: Job) -> bool:
     rolled out.
     """
     declared = get_declared(job.job_type.instance, job.job_type.name)
-    in_code = declared is not None and declared.response_handler is not None
-    return in_code or job.job_type.has_response_handler
+    return job.job_type.has_response_handler or bool(declared and declared.response_handler)
 
 
 def _fail(job: Job, error: Any, now: datetime) -> None:
