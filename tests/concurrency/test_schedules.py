@@ -300,11 +300,9 @@ def what_became() -> list[Any]:
 
 
 @IN_TURN
-@pytest.mark.parametrize("is_broken_row_there", [False, True])
 def test_each_statement_of_a_firing_may_break_the_connection(
     now: time_machine.Traveller,
     put_back: Callable[[], None],
-    is_broken_row_there: bool,
     in_turn: InTurn,
 ) -> None:
     fire()  # the first look of a process also asks what the database has
@@ -313,9 +311,6 @@ def test_each_statement_of_a_firing_may_break_the_connection(
     def break_at(moment: int) -> Faults:
         now.move_to(NOON)
         put_back()
-        if is_broken_row_there:
-            Schedule.objects.filter(name="first").update(cron="61 * * * *")
-            Schedule.objects.exclude(name__in=["first", "replace", "skip"]).delete()
         now.move_to(at(3))
 
         with breaking(moment) as faults, suppress(Error):

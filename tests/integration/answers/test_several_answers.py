@@ -252,11 +252,6 @@ def test_a_url_of_a_discarded_attempt_is_late(declare: Declare) -> None:
     assert (post(urls[0], "b").status_code, post(urls[1], "b").status_code) == (410, 200)
 
 
-def test_a_name_that_cannot_be_a_part_gets_no_url(scan: Scan) -> None:
-    with pytest.raises(hipq.InvalidJobError, match="part ''"):
-        hipq.callback_url(scan.asked(), part="")
-
-
 def test_a_message_format_reads_the_part(scan: Scan) -> None:
     job = scan.asked()
     message_format = MessageFormat(
@@ -279,15 +274,6 @@ def test_a_message_format_reads_the_part(scan: Scan) -> None:
 
 
 # What is shown
-
-
-def test_explain_says_which_parts_are_in(scan: Scan) -> None:
-    job = scan.asked()
-    complete("front")
-
-    [reason] = [r for r in hipq.explain(job) if r.code == "waiting_for_answer"]
-
-    assert reason.text.endswith(". (parts received: 1 of 2, missing: 'back')")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from hipq_django.job_types import registry
 from hipq_django.models import Job, JobType, Worker
 from hipq_django.tasks_backend import names, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
-from hipq_django.tasks_backend.extension import KIND, TASKS
+from hipq_django.tasks_backend.extension import KIND
 from hipq_django.tasks_backend.finding import task_at
 from hipq_django.tasks_backend.names import (
     InvalidTask,
@@ -608,31 +608,6 @@ def test_a_run_is_heard_by_whoever_would_read_its_lines(
     assert names.is_run_heard()
 
 
-@pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
-@pytest.mark.parametrize("instead", [False, True], ids=["beside", "instead"])
-def test_whoever_is_connected_hears(
-    signal: Signal, instead: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also in the place of the receiver that `django.tasks` has itself."""
-    caplog.set_level(logging.WARNING, logger=logger.name)
-    heard: list[Any] = []
-
-    def note(sender: type, task_result: Any, **_: Any) -> None:
-        heard.append((sender, task_result.status, task_result.args))
-
-    known = signal.receivers
-    signal.receivers = [] if instead else [*known]
-    try:
-        signal.connect(note)
-        tasks.tell.enqueue([1])
-        run_due_jobs(commit=True)
-    finally:
-        signal.receivers = known
-
-    status = "RUNNING" if signal is task_started else "SUCCESSFUL"
-    assert heard == [(HipqBackend, status, [[1]])]
-
-
 def test_a_failure_that_only_the_log_hears_is_there_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -643,30 +618,6 @@ def test_a_failure_that_only_the_log_hears_is_there_with_its_traceback(
     [record] = [record for record in caplog.records if record.name == logger.name]
     assert record.exc_info is not None
     assert repr(record.exc_info[1]) == "ValueError('oh')"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_ends_of_a_batch_are_told_together(
-    monkeypatch: pytest.MonkeyPatch, finished: list[Any]
-) -> None:
-    """A success that its function has told of costs no look-up after the commit."""
-    tell, batches = TASKS.jobs_finished, []
-    assert tell is not None
-
-    def note(jobs: Sequence[Job], using: str) -> None:
-        batches.append(len(jobs))
-        with CaptureQueriesContext(connection) as queries:
-            tell(jobs, using)
-        assert len(queries) == 0
-
-    monkeypatch.setattr(TASKS, "jobs_finished", note)
-    for number in range(3):
-        tasks.tell.enqueue(number)
-        hipq.enqueue("echo")
-    HandWorker().work()
-
-    assert batches == [3]
-    assert [r.status for r in finished] == ["SUCCESSFUL"] * 3
 
 
 @pytest.mark.django_db(transaction=True)

@@ -215,18 +215,6 @@ def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(
         hipq.enqueue("echo")  # which ends
 
 
-def test_jobs_that_end_are_not_held_against_a_test_however_long_they_take(
-    declare: Declare, passing: Passing
-) -> None:
-    @declare("long")
-    def long(job: Job) -> None:
-        passing.seconds += 100
-
-    hipq.enqueue("long")
-
-    assert run_due_jobs(timeout=60) == 1
-
-
 # Errors of the database, in the one transaction of a test
 
 
