@@ -28,8 +28,9 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
+from hipq_django.domain.serialization import is_storable
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import checked_reason, is_storable
+from hipq_django.domain.validation import checked_reason
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link

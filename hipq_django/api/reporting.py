@@ -6,10 +6,8 @@ values that cannot be stored are refused, with nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
@@ -20,7 +18,6 @@ from hipq_django.api.keys import live_with_key, under_key
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
-from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
@@ -39,10 +36,6 @@ from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.models.naming import Keyed, jobs_with_key, twin, verb
 
-if TYPE_CHECKING:
-    Lock = Callable[[str], Job | None]
-
-
 CAP_IN_TIMEOUTS = 10
 MAX_MESSAGE_CHARS = 500
 
@@ -56,7 +49,7 @@ def progress(
     `percent` is from 0 to 100; of `message` 500 characters are kept. A new attempt begins at 0, a
     success ends at 100. Raise `InvalidJobError` for other values.
     """
-    return _report(*_meant(job, instance), percent, message)
+    return _report(_meant(job, instance), percent, message)
 
 
 @verb
@@ -67,7 +60,7 @@ def extend(job: Job | Keyed, seconds: float, *, instance: str = DEFAULT) -> date
     default ten times the timeout. Return None if the job is not running. Raise `InvalidJobError`
     for an invalid number of seconds.
     """
-    return _extend(*_meant(job, instance), seconds)
+    return _extend(_meant(job, instance), seconds)
 
 
 aprogress = twin(progress)
@@ -76,28 +69,28 @@ aextend = twin(extend)
 
 def report_attempt(job: Job, percent: float, message: str) -> bool:
     """Do what `Job.report` says."""
-    return _report(*_meant_by_attempt(job), percent, message)
+    return _report(_meant_by_attempt(job), percent, message)
 
 
 def extend_attempt(job: Job, seconds: float) -> datetime | None:
     """Do what `Job.extend` says."""
-    return _extend(*_meant_by_attempt(job), seconds)
+    return _extend(_meant_by_attempt(job), seconds)
 
 
 def progress_callback(token: Token, percent: Any, message: Any) -> bool:
     """Store a report that came by a signed callback URL, if that attempt is running."""
-    return _report(*_meant_by_token(token), percent, message)
+    return _report(_meant_by_token(token), percent, message)
 
 
 def extend_callback(token: Token, seconds: Any) -> datetime | None:
     """Move the deadline by a signed callback URL, if that attempt is running."""
-    return _extend(*_meant_by_token(token), seconds)
+    return _extend(_meant_by_token(token), seconds)
 
 
-def _report(using: str, lock: Lock, percent: Any, message: Any) -> bool:
+def _report(meant: Meant, percent: Any, message: Any) -> bool:
     percent, message = checked_number("percent", percent, 0, 100), checked_message(message)
-    with bounded_transaction(using):
-        job = lock("progress")
+    with bounded_transaction(meant.rows.db):
+        job = _locked(meant, "progress")
         if job is None:
             return False
         text = storable_text(without_tokens(message), MAX_MESSAGE_CHARS) or NONE
@@ -105,10 +98,10 @@ def _report(using: str, lock: Lock, percent: Any, message: Any) -> bool:
     return True
 
 
-def _extend(using: str, lock: Lock, seconds: Any) -> datetime | None:
+def _extend(meant: Meant, seconds: Any) -> datetime | None:
     seconds = checked_extension(seconds)
-    with bounded_transaction(using):
-        job = lock("extend")
+    with bounded_transaction(meant.rows.db):
+        job = _locked(meant, "extend")
         if job is None:
             return None
         now = clock.now(job.using)
@@ -139,47 +132,44 @@ def _cap(job: Job) -> float:
 # Which job is meant
 
 
-def _meant(job: Job | Keyed, instance: str) -> tuple[str, Lock]:
-    """Return the database of a job, and a function that locks the job there."""
+class Meant(NamedTuple):
+    """The job that a report is about; in one attempt, if that is given."""
+
+    rows: JobQuerySet
+    """The row of the job, or none."""
+    attempt: int | None
+    named: dict[str, Any]
+    """What the report has named, for the log."""
+
+
+def _meant(job: Job | Keyed, instance: str) -> Meant:
     if isinstance(job, Job):
-        return job.using, partial(_lock_row, Job.objects.using(job.using).row_of(job), job.pk, None)
-    return get_instance(instance).database, partial(_lock_by_key, job, instance)
+        return Meant(Job.objects.using(job.using).row_of(job), None, {"job_id": job.pk})
+    named = {"job_type": job.job_type, "job_key": job.job_key}
+    return Meant(jobs_with_key(job, instance).live(), None, named)
 
 
-def _meant_by_attempt(job: Job) -> tuple[str, Lock]:
-    """Return the same for the attempt that `job` is a copy of."""
-    rows = Job.objects.using(job.using).row_of(job)
-    return job.using, partial(_lock_row, rows, job.pk, job.attempt)
+def _meant_by_attempt(job: Job) -> Meant:
+    return _of_attempt(Job.objects.using(job.using).row_of(job), job.pk, job.attempt)
 
 
-def _meant_by_token(token: Token) -> tuple[str, Lock]:
+def _meant_by_token(token: Token) -> Meant:
     using = get_instance(token.instance).database
-    return using, partial(_lock_row, token.rows(using), token.job_id, token.attempt)
+    return _of_attempt(token.rows(using), token.job_id, token.attempt)
 
 
-def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
-    live = jobs_with_key(which, instance).live()
-    job: Job | None = next(iter(locked(live)[:1]), None)
-    if job is not None and job.state == State.RUNNING:
-        return job
-    _refuse(verb, "no such job is running", job, job_type=which.job_type, job_key=which.job_key)
-    return None
+def _of_attempt(rows: JobQuerySet, pk: int, attempt: int) -> Meant:
+    return Meant(rows, attempt, {"job_id": pk, "attempt": attempt})
 
 
-def _lock_row(rows: JobQuerySet, pk: int | None, attempt: int | None, verb: str) -> Job | None:
-    """Return the locked running job; in this attempt, if one is given."""
-    job = arrival.lock_row(rows) if pk else None
+def _locked(meant: Meant, verb: str) -> Job | None:
+    """Return the locked row of the job if that is running; else log what was meant."""
+    job = arrival.lock_row(meant.rows)
     is_running = job is not None and job.state == State.RUNNING
-    if job is not None and is_running and attempt in (None, job.attempt):
+    if job is not None and is_running and meant.attempt in (None, job.attempt):
         return job
-    about = {"job_id": pk} if attempt is None else {"job_id": pk, "attempt": attempt}
-    _refuse(verb, "it is not running", job, **about)
+    events.warning(f"{verb}_refused", "no such job is running", row=job, **meant.named)
     return None
-
-
-def _refuse(verb: str, why: str, job: Job | None, **about: Any) -> None:
-    """Log what a report was about; what it names counts, such as an attempt that is over."""
-    events.warning(f"{verb}_refused", why, row=job, **about)
 
 
 # The key

@@ -26,10 +26,10 @@ def step(job: Job, name: str, call: Call, *, atomic: bool) -> Any:
     if found is not None:
         return found.result
     if not atomic:
-        return _store(job, name, _called(call(), name))
+        return _store(job, name, call())
     is_outermost = not connections[job.using].in_atomic_block
     with transaction.atomic(using=job.using):
-        result = _called(call(), name)
+        result = call()
         if is_outermost:  # not before: the function may take its time
             bound_silence(job.using)
         return _store(job, name, result, is_first=True)
@@ -57,16 +57,6 @@ def _checked_name(name: object) -> str:
     raise InvalidJobError(
         f"step {name!r:.250}: give a name of 1 to {MAX_STEP_CHARS} printable characters."
     )
-
-
-def _called(value: Any, name: str) -> Any:
-    if inspect.iscoroutine(value):
-        value.close()
-        raise InvalidJobError(
-            f"step {name!r}: its function is an async def; use `await job.astep(…)`, without "
-            "atomic=True."
-        )
-    return value
 
 
 def _stored(job: Job, name: str) -> Step | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from math import isfinite
 from typing import Any, NamedTuple
 
 from hipq_django.domain.tokens import without_tokens
@@ -186,11 +187,11 @@ def _fault(value: Any) -> str:
     """Return why a value by itself, without what is in it, is not JSON; '' if it is."""
     if isinstance(value, dict):
         return next((said for key in value if (said := _fault_of_key(key))), "")
+    if isinstance(value, float) and not isfinite(value):
+        return f"is {value}, which JSON does not have; use None or text"
     if isinstance(value, str):
-        return _fault_of_text(value)
-    if isinstance(value, int | float):
-        return _fault_of_number(value)
-    is_json = value is None or isinstance(value, list | tuple)
+        return "" if is_storable(value) else "holds NUL or a lone surrogate, which is no text"
+    is_json = value is None or isinstance(value, int | float | list | tuple)
     return "" if is_json else f"is of type {type(value).__name__}; {_JSON}"
 
 
@@ -201,24 +202,9 @@ def _fault_of_key(key: Any) -> str:
     return f"has a key of type {type(key).__name__}; use text"
 
 
-def _fault_of_text(text: str) -> str:
-    if "\0" in text:
-        return "holds the NUL character, which databases refuse in text; remove it"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "holds a lone surrogate, which is not text; remove it"
-    return ""
-
-
-def _fault_of_number(number: float) -> str:
-    try:
-        encode_json(number)
-    except ValueError:
-        if isinstance(number, int):  # Python's own limit
-            return "is a number of too many digits; use text"
-        return f"is {number}, which JSON does not have; use None or text"
-    return ""
+def is_storable(text: str) -> bool:
+    """Return whether every database takes a text: it holds no NUL and no lone surrogate."""
+    return storable_text(text, len(text)) == text
 
 
 def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import sized_json, storable_text
+from hipq_django.domain.serialization import is_storable, sized_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.tokens import without_tokens
 from hipq_django.domain.windows import parse_windows
@@ -237,11 +237,6 @@ def _decimal_of(number: object) -> Decimal:
     if isinstance(number, int | Decimal) and not isinstance(number, bool):
         return Decimal(number)
     return Decimal("NaN")
-
-
-def is_storable(text: str) -> bool:
-    """Return whether every database takes a text: it holds no NUL and no lone surrogate."""
-    return storable_text(text, len(text)) == text
 
 
 def checked_reason(reason: object) -> str:

@@ -11,7 +11,8 @@ from django.db.models import QuerySet
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import method_twin
-from hipq_django.domain.validation import id_from, is_storable
+from hipq_django.domain.serialization import is_storable
+from hipq_django.domain.validation import id_from
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     InvalidAliasError,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipq_django.domain.redaction import quoted
-from hipq_django.domain.serialization import json_with_text
-from hipq_django.domain.validation import is_storable
+from hipq_django.domain.serialization import is_storable, json_with_text
 from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
     InvalidPortError,

@@ -12,7 +12,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.validation import is_storable
+from hipq_django.domain.serialization import is_storable
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FamilyError, NameTakenError
 from hipq_django.flow.library.graph import GRAPH

@@ -65,7 +65,7 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
         ),
         (Colour.RED, "argument at is a Colour: give at.value, or set ARGUMENTS"),
         ({"a": {(1, 2): 3}}, "argument at['a'] is not JSON: it has a key of type tuple; use text."),
-        (("a", "b\0"), "argument at[1] is not JSON: it holds the NUL character, which"),
+        (("a", "b\0"), "argument at[1] is not JSON: it holds NUL or a lone surrogate"),
     ],
 )
 def test_what_is_not_json_is_refused_with_what_to_give(value: Any, said: str) -> None:

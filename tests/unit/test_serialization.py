@@ -64,13 +64,13 @@ def circle() -> list[Any]:
         ({"a": {(1, 2): 3}}, r"^\['a'\] has a key of type tuple; use text$"),
         ([{"a": {1: 2, "1": 3}}], r"^\[0\]\['a'\] has the keys 1 and '1', which are"),
         (circle(), "^it is nested too deeply or contains itself$"),
-        ("a\0b", "^it holds the NUL character, which databases refuse in text; remove it$"),
-        ({"a": ["x", {"b\0": 1}]}, r"^\['a'\]\[1\] has a key that holds the NUL"),
-        ("\ud800", "^it holds a lone surrogate, which is not text; remove it$"),
+        ("a\0b", "^it holds NUL or a lone surrogate, which is no text$"),
+        ({"a": ["x", {"b\0": 1}]}, r"^\['a'\]\[1\] has a key that holds NUL"),
+        ("\ud800", "^it holds NUL or a lone surrogate, which is no text$"),
         ({1: [None, float("nan")]}, r"^\[1\]\[1\] is nan"),
         (nested(MAX_DEPTH + 1), "^it is nested deeper than 500 levels$"),
         (nested(100_000), "nested too deeply|deeper than 500 levels"),
-        pytest.param(10**5_000, "^it is a number of too many digits; use text$", id="digits"),
+        pytest.param(10**5_000, "^it cannot be encoded: Exceeds the limit", id="digits"),
     ],
 )
 def test_what_a_database_cannot_hold_is_refused_with_the_reason(value: Any, reason: str) -> None:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from django.utils.functional import cached_property
 
-from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import is_storable
+from hipq_django.domain.serialization import is_storable, to_json
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow.declared_ports import checked_port_name, port_options
 from hipq_django.flow.exceptions import FlowError
