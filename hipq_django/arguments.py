@@ -79,21 +79,16 @@ class PydanticArguments:
         """Return the valid arguments as JSON from which they can be read again."""
         adapter = _adapter(function)
         valid = _validated(adapter, arguments)
-        stored = _dumped(adapter, valid)
+        # As models are read: by alias, and without computed fields.
+        stored: dict[str, Any] = adapter.dump_python(
+            valid, mode="json", by_alias=True, round_trip=True
+        )
         _check_read_again(adapter, valid, stored)
         return stored
 
     def load(self, function: Callable[..., Any], stored: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with the types of the annotations."""
         return _validated(_adapter(function), stored)
-
-
-def _dumped(adapter: Any, valid: dict[str, Any]) -> dict[str, Any]:
-    try:
-        # As models are read: by alias, and without computed fields.
-        return adapter.dump_python(valid, mode="json", by_alias=True, round_trip=True)  # type: ignore[no-any-return]  # a dict
-    except ValueError as error:
-        raise ValueError(f"pydantic cannot make JSON of the arguments: {error}") from error
 
 
 def _check_read_again(adapter: Any, valid: dict[str, Any], stored: dict[str, Any]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -37,18 +37,6 @@ def _database(value: Any) -> str:
     return value
 
 
-def _is_address(value: Any) -> bool:
-    """Return whether a path may follow the value, which may also be empty."""
-    if not isinstance(value, str) or any(char.isspace() or char in "?#" for char in value):
-        return False
-    try:
-        parts = urlsplit(value)
-        _ = parts.port  # which may be no number
-    except ValueError:
-        return False
-    return not value or (parts.scheme in ("http", "https") and bool(parts.hostname))
-
-
 def _limit(value: Any) -> Decimal:
     """Return a throttle limit; everything below 1 is unlimited and stored as 0."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
@@ -68,6 +56,10 @@ def _has_keywords(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(name, str) for name in value)
 
 
+_SITE = re.compile(r"(https?://(\[[\da-fA-F:]+\]|[^\s/?#:\[]+)(:\d+)?(/[^\s?#]*)?)?")
+"""An address that a path may follow, or nothing."""
+
+_address = allowing(lambda value: isinstance(value, str) and bool(_SITE.fullmatch(value)))
 _bool = allowing(lambda value: isinstance(value, bool))
 _dicts, _keywords = allowing(_is_dict_of_dicts), allowing(_has_keywords)
 _identifiers = allowing(lambda names: all(map(str.isidentifier, names)))
@@ -83,7 +75,7 @@ INSTANCE = Options(
     "hipq.E005",
     (
         Option("DATABASE", "default", _database, "an alias of DATABASES"),
-        Option("CALLBACK_BASE_URL", "", allowing(_is_address), ADDRESS),
+        Option("CALLBACK_BASE_URL", "", _address, ADDRESS),
         Option("CALLBACK_MAX_BYTES", 1_048_576, Number(1, MAX_SECONDS, whole=True)),
         Option("HEARTBEAT_SECONDS", 10, _seconds),
         Option("NOTIFY", True, _bool, "True or False"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from django.utils.functional import cached_property
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 DEFAULT_QUEUE = "default"
 TYPE_OPTIONS = tuple(TypeOptions.__annotations__)
-
-H = TypeVar("H", bound="Handler")
 
 
 @dataclass(eq=False)
@@ -181,23 +179,6 @@ def check_is_function(name: str, handler: object) -> None:
             f"job type {name!r}: {handler.__qualname__} is a generator, none of whose code runs "
             "when it is called; return a list instead of using yield."
         )
-
-
-def checked_handler(name: str, handler: H, *given: str) -> H:
-    """Return the handler; raise `InvalidJobTypeError` unless it accepts its arguments."""
-    check_is_function(name, handler)
-    try:
-        signature = inspect.signature(handler)
-    except (ValueError, TypeError):  # a callable that is not written in Python
-        return handler
-    try:
-        signature.bind(*given)
-    except TypeError as error:
-        raise InvalidJobTypeError(
-            f"job type {name!r}: handler {handler.__qualname__}{signature} is called with "
-            f"({', '.join(given)}): {error}."
-        ) from error
-    return handler
 
 
 def _defaults(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hipq_django.domain.drafts import (
 from hipq_django.job_types.declaration import (
     DEFAULT_QUEUE,
     Declaration,
-    checked_handler,
+    check_is_function,
     checked_values,
 )
 from hipq_django.job_types.registry import register
@@ -56,8 +56,9 @@ def job_type(
     """
 
     def declare(handler: Handler) -> JobTypeSpec:
+        check_is_function(name, handler)
         values = checked_values(name, queue, instance, options)
-        return register(JobTypeSpec(handler=checked_handler(name, handler, "job"), **values))
+        return register(JobTypeSpec(handler=handler, **values))
 
     checked_values(name, queue, instance, options)
     return declare
@@ -75,12 +76,14 @@ class JobTypeSpec(Declaration):
 
     def on_response(self, handler: G) -> G:
         """Declare the response handler: `handler(job, response)` runs when the answer has come."""
-        self.set_response_handler(checked_handler(self.name, handler, "job", "response"))
+        check_is_function(self.name, handler)
+        self.set_response_handler(handler)
         return handler
 
     def on_error(self, handler: F) -> F:
         """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
-        self.set_retry_handler(checked_handler(self.name, handler, "job"))
+        check_is_function(self.name, handler)
+        self.set_retry_handler(handler)
         return handler
 
     def enqueue(self, job_data: Any = None, **options: Unpack[EnqueueOptions]) -> Job:

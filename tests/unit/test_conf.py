@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -234,26 +233,6 @@ def test_a_source_without_code_that_fits_is_named(
 
     assert found.id == "hipq.E024"
     assert message in found.msg
-
-
-@pytest.mark.parametrize(
-    ("library", "path", "extra"),
-    [
-        ("confluent_kafka", "kafka.KafkaSource", "kafka"),
-        ("kombu", "amqp.AmqpSource", "amqp"),
-    ],
-)
-def test_a_source_without_its_library_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, library: str, path: str, extra: str
-) -> None:
-    options: dict[str, dict[str, Any]] = {
-        "kafka": {"topics": ["t"], "config": {"bootstrap.servers": "x", "group.id": "g"}},
-        "amqp": {"url": "amqp://broker", "queue": "q"},
-    }
-    monkeypatch.setitem(sys.modules, library, None)
-
-    with pytest.raises(ConfigurationError, match=rf"pip install 'hipq-django\[{extra}\]'"):
-        import_string(f"hipq_django.sources.{path}")(**options[extra])
 
 
 # Throttlers

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -102,8 +101,7 @@ def test_an_async_handler_reads_its_inputs(step: Any, declare: Declare) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("conflict", ["raise", "return"])
-def test_what_many_jobs_follow_is_read_at_once(step: Any, conflict: Any) -> None:
+def test_what_many_jobs_follow_is_read_at_once(step: Any) -> None:
     before = [step.enqueue(f"a{number}") for number in range(4)]
 
     def follow(kind: str, count: int) -> list[hipq.NewJob]:
@@ -114,29 +112,14 @@ def test_what_many_jobs_follow_is_read_at_once(step: Any, conflict: Any) -> None
 
     def statements(new: list[hipq.NewJob]) -> int:
         with CaptureQueriesContext(connection) as asked:
-            hipq.enqueue_many(new, on_conflict=conflict)
+            hipq.enqueue_many(new, on_conflict="return")
         return len(asked)
 
     statements(follow("x", 2))  # reads and stores what is read and stored only once
     few, many = follow("few", 2), follow("many", 20)
     assert statements(few) == statements(many)
-    if conflict == "return":
-        assert statements(few) == statements(many)
-        assert Link.objects.filter(job__job_key__startswith="many").count() == 70
-
-
-def test_a_job_that_waited_long_has_the_time_of_its_release(
-    step: Any, frozen_time: time_machine.Traveller
-) -> None:
-    """Workers do not look again behind the low-water mark of a queue for a while."""
-    a = step.using(delay=60).enqueue("a")
-    b = step.using(after=[a]).enqueue("b")
-    frozen_time.shift(3_600)
-
-    run_due_jobs()
-
-    assert row(b).scheduled_run_time == timezone.now()
-    assert row(b).outcome == "succeeded"
+    assert statements(few) == statements(many)  # once more, all are found
+    assert Link.objects.filter(job__job_key__startswith="many").count() == 70
 
 
 @pytest.mark.conformance
@@ -233,22 +216,6 @@ def test_run_now_drops_what_a_job_waits_for(step: Any) -> None:
 
     assert ran == [("b", [])]
     assert not Link.objects.exists()
-
-
-def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
-    a = step.using(delay=60).enqueue("a")
-    b = step.using(after=[a]).enqueue("b")
-    later = timezone.now() + timedelta(days=1)
-
-    hipq.reschedule(b, later)
-    hipq.reprioritize(b, 7)
-
-    assert (row(b).hold_time, row(b).priority) == (later, 7)
-    assert "waits_for_jobs" in [reason.code for reason in hipq.explain(b)]
-    hipq.run_now(a)
-    run_due_jobs()
-    assert row(b).scheduled_run_time == later
-    assert row(b).rank == row(b).queue.ordering.rank(later, 7)
 
 
 # Chains
@@ -374,42 +341,6 @@ def test_what_cannot_follow_a_batch_is_refused_before_its_jobs_are_made(step: An
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda step, batch: step.using(batch=batch).aenqueue("a"),
-        lambda step, batch: hipq.aenqueue_many([step.using(batch=batch).new("a")]),
-    ],
-    ids=["enqueue", "enqueue_many"],
-)
-def test_an_async_batch_says_how_jobs_are_added_to_it(step: Any, call: Any) -> None:
-    async def load() -> None:
-        async with hipq.abatch() as batch:
-            await call(step, batch)
-
-    with pytest.raises(hipq.InvalidJobError, match=r"add this one with `await batch\.aenqueue\("):
-        async_to_sync(load)()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_async_batch_whose_block_has_raised_takes_nothing_in_silence(step: Any) -> None:
-    async def load() -> None:
-        with pytest.raises(ZeroDivisionError):
-            async with hipq.abatch() as batch:
-                raise ZeroDivisionError
-        await batch.aenqueue(step.new("a"))
-
-    async def cancel() -> None:
-        async with hipq.abatch() as batch:
-            await hipq.acancel_batch(batch)
-
-    for call in (load, cancel):
-        with pytest.raises(hipq.InvalidJobError, match="the batch is not created: that is done at"):
-            async_to_sync(call)()
-    assert not Job.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
 def test_an_async_batch_enqueues_what_its_jobs_were_when_they_were_added(step: Any) -> None:
     async def load() -> None:
         chunk, windows = [1, 2], ["mon 08:00-09:00"]
@@ -476,22 +407,6 @@ def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
         hipq.cancel_batch("x")  # type: ignore[arg-type]  # what is refused
 
 
-@pytest.mark.parametrize(("delay", "state"), [(0, "running")])
-def test_then_is_cancelled_with_its_batch_although_it_waits_for_no_job_any_more(
-    step: Any, delay: float, state: str
-) -> None:
-    with hipq.batch(then=hipq.NewJob("ask", delay=delay), always=step.new("always")) as batch:
-        batch.enqueue_many([step.new("a"), step.new("b")])
-    run_due_jobs()
-    then = Job.objects.live().get()
-    assert (then.state, then.hold_time) == (state, None)
-
-    assert hipq.cancel_batch(batch, "not wanted") == 1
-
-    assert (row(then).outcome, row(then).error) == ("cancelled", "not wanted")
-    assert Job.objects.get(job_data__name="always").outcome == "succeeded"
-
-
 def test_a_batch_with_a_name_that_cannot_be_stored_is_refused(step: Any) -> None:
     with (
         pytest.raises(hipq.InvalidJobError, match="give text of at most 200"),
@@ -530,32 +445,14 @@ def test_a_chain_goes_on_from_the_failed_step(step: Any) -> None:
     assert a.successors.count() == 0
 
 
-def requeue_one(job: Job) -> Job:
-    return hipq.requeue(row(job))
-
-
-def requeue_as_one_of_many(job: Job) -> Job:
-    assert hipq.requeue_many(Job.objects.filter(pk=job.pk)).done == 1
-    return row(job).successors.get()
-
-
-REQUEUES = [
-    requeue_one,
-    pytest.param(requeue_as_one_of_many, marks=pytest.mark.nightly),
-]
-
-
-@pytest.mark.parametrize("requeue", REQUEUES)
-def test_a_requeued_job_follows_what_was_requeued_before_it(
-    step: Any, requeue: Callable[[Job], Job]
-) -> None:
+def test_a_requeued_job_follows_what_was_requeued_before_it(step: Any) -> None:
     a = hipq.cancel(step.enqueue("a"))
     b = step.using(after=[a], on="final").enqueue("b", fails=True)
     run_due_jobs()
     ran.clear()
     hipq.requeue(hipq.cancel(hipq.requeue(a)))
 
-    again = requeue(b)
+    again = hipq.requeue(row(b))
     assert [reason.code for reason in hipq.explain(again)][-1] == "waits_for_jobs"
     run_due_jobs()
 
@@ -583,51 +480,20 @@ def test_a_chain_whose_jobs_are_requeued_together_is_a_chain_again(
     assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
 
 
-@pytest.mark.parametrize("requeue", REQUEUES)
-def test_a_requeued_job_waits_for_the_live_although_others_have_failed(
-    step: Any, requeue: Callable[[Job], Job]
-) -> None:
+def test_a_requeued_job_waits_for_the_live_although_others_have_failed(step: Any) -> None:
     """Who requeues it knows of the failure; it is not cancelled because of that once more."""
     a, b = step.enqueue("a", fails=True), step.using(delay=60).enqueue("b")
     c = step.using(after=[a, b]).enqueue("c")
     run_due_jobs()
     ran.clear()
 
-    again = requeue(c)
+    again = hipq.requeue(row(c))
     run_due_jobs()
     assert (ran, outcomes(again)) == ([], ["NONE"])
 
     hipq.run_now(b)
     run_due_jobs()
     assert ran == [("b", []), ("c", [None, "B"])]
-
-
-@pytest.mark.conformance
-@pytest.mark.parametrize("requeue", REQUEUES)
-def test_a_requeued_job_waits_for_its_batch(step: Any, requeue: Callable[[Job], Job]) -> None:
-    with hipq.batch(then=step.new("then")) as batch:
-        member = batch.enqueue(step.using(delay=60).new("a"))
-    requeue(hipq.cancel(Job.objects.get(job_data__name="then")))
-    run_due_jobs()
-    assert ran == []
-
-    hipq.run_now(member)
-    run_due_jobs()
-    assert ran == [("a", []), ("then", ["A"])]
-
-
-@pytest.mark.conformance
-def test_a_key_that_was_taken_meanwhile_refuses_all_that_is_requeued(step: Any) -> None:
-    first = step.enqueue("first", fails=True)
-    hipq.enqueue("echo", job_key="k", after=[first])
-    run_due_jobs()
-    other = hipq.enqueue("ask", delay=60), hipq.enqueue("echo", job_key="k", delay=60)
-
-    with pytest.raises(hipq.DuplicateJobKeyError, match=r"requeue: .* has a live job") as caught:
-        hipq.requeue(row(first), dependents=True)
-
-    assert caught.value.job == other[1]
-    assert set(Job.objects.live()) == set(other)
 
 
 def test_what_somebody_cancelled_is_not_done_again(step: Any) -> None:

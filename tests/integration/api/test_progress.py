@@ -55,18 +55,6 @@ def test_a_new_attempt_begins_at_nothing(declare: Declare) -> None:
     assert fresh.extended_seconds == 0
 
 
-@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
-def test_a_refusal_is_logged_with_the_fields_of_its_job(
-    verb: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    waiting = hipq.enqueue("ask", job_key="k", queue="elsewhere")
-    verb(waiting, 40)
-    verb("ask", "k", 40)
-
-    about = (waiting.pk, "ask", "k", "elsewhere", 0)
-    assert refusals(caplog, verb.__name__) == [about, about]
-
-
 def refusals(caplog: pytest.LogCaptureFixture, verb: str) -> list[tuple[Any, ...]]:
     """Return what the refusals of a verb are about."""
     names = ("job_id", "job_type", "job_key", "queue", "attempt")

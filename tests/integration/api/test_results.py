@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from django.db import connection, transaction
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.api import results
 from hipq_django.models import Job, Queue
 from tests.declaring import Declare
 from tests.running import run_due_jobs
@@ -129,32 +127,6 @@ def test_who_waits_in_vain_is_told() -> None:
         hipq.get_result(job, timeout=0.05)
     with pytest.raises(hipq.JobNotFinishedError):
         async_to_sync(hipq.aget_result)(job, timeout=0.05)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("ask", [hipq.get_result, async_to_sync(hipq.aget_result)])
-def test_who_waits_looks_often_at_first_and_twice_a_second_later(
-    ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moment, pauses = 100.0, []
-
-    def sleep(seconds: float) -> None:
-        nonlocal moment
-        moment += seconds
-        pauses.append(seconds)
-
-    async def asleep(seconds: float) -> None:
-        sleep(seconds)
-
-    clock = SimpleNamespace(monotonic=lambda: moment, sleep=sleep)
-    monkeypatch.setattr(results, "time", clock)
-    monkeypatch.setattr(results, "asyncio", SimpleNamespace(sleep=asleep))
-
-    with pytest.raises(hipq.JobNotFinishedError):
-        ask(hipq.enqueue("ask"), timeout=2)
-
-    rest = 2 - 1.63
-    assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, rest])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -222,25 +222,6 @@ def test_the_answer_that_came_first_counts(declare: Declare) -> None:
     assert not Batch.objects.exists()
 
 
-def test_a_response_handler_can_finish(declare: Declare) -> None:
-    @declare("order")
-    def order(job: Job) -> Any:
-        return hipq.WAIT
-
-    @order.on_response
-    def take(job: Job, response: str) -> None:
-        with hipq.finishing(job, response.upper()):
-            Batch.objects.create(name=response)
-
-    job = hipq.enqueue("order")
-    run_due_jobs()
-    hipq.complete(job, "paid")
-    run_due_jobs()
-
-    assert row(job).result == "PAID"
-    assert Batch.objects.get().name == "paid"
-
-
 @pytest.mark.parametrize("how", ["raises", "returns"])
 def test_what_comes_after_finishing_does_not_count(
     declare: Declare, how: str, caplog: pytest.LogCaptureFixture
@@ -419,16 +400,4 @@ def test_what_cannot_be_gathered(
     run_due_jobs()
 
     assert said in row(job).error
-    assert not Job.objects.filter(job_type__name="resize").exists()
-
-
-def test_an_attempt_that_is_over_gathers_nothing(declare: Declare, resize: Any) -> None:
-    @declare("film")
-    def film(job: Job) -> Any:
-        hipq.cancel(job)
-        return job.gather(new(1))
-
-    hipq.enqueue("film")
-    run_due_jobs()
-
     assert not Job.objects.filter(job_type__name="resize").exists()

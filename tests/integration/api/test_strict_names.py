@@ -15,7 +15,6 @@ from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Answer, Job, Queue, Schedule, undeclared_names
 from hipq_django.sources import Received
 from tests.declaring import Declare
-from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -151,26 +150,6 @@ def test_data_is_bounded(settings: Settings) -> None:
     )
     with pytest.raises(hipq.InvalidJobError, match="at most 1,000 are stored"):
         hipq.enqueue_many([hipq.NewJob("echo", "x" * 999)])
-
-
-def test_a_retry_handler_obeys_the_bound(settings: Settings, declare: Declare) -> None:
-    settings.HIPQ = {"default": {"MAX_DATA_BYTES": 1_000}}
-
-    @declare("grows")
-    def grows(job: Job) -> None:
-        raise ValueError
-
-    @grows.on_error
-    def grow(job: Job) -> Any:
-        job.job_data = "x" * 1_000
-        return hipq.RetryIn(0)
-
-    job = hipq.enqueue("grows")
-    run_due_jobs()
-
-    job.refresh_from_db()
-    assert job.outcome == "failed"
-    assert job.job_data == {}
 
 
 def test_messages_from_outside_are_stored_strict_or_not(settings: Settings) -> None:

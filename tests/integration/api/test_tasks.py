@@ -120,9 +120,8 @@ def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) ->
     assert not Job.objects.exists()
 
 
-@pytest.mark.parametrize("is_async", [True, False])
 def test_a_task_that_is_called_gets_the_inputs_that_are_given_or_else_those_of_the_job(
-    declare: Declare, is_async: bool
+    declare: Declare,
 ) -> None:
     @declare.task("total")
     def total(inputs: list[int] = hipq.INPUTS, job: Job = hipq.JOB) -> Any:
@@ -132,15 +131,11 @@ def test_a_task_that_is_called_gets_the_inputs_that_are_given_or_else_those_of_t
     async def atotal(inputs: list[int] = hipq.INPUTS, job: Job = hipq.JOB) -> Any:
         return total(inputs, job=job)
 
-    @declare("calls")
-    def calls(job: Job) -> Any:
-        return [total(), total([7]), total(inputs=[8])]
-
     @declare("acalls")
     async def acalls(job: Job) -> Any:
         return [await atotal(), await atotal([7]), await atotal(inputs=[8])]
 
-    job = hipq.enqueue("acalls" if is_async else "calls", after=[hipq.enqueue("echo", 5)])
+    job = hipq.enqueue("acalls", after=[hipq.enqueue("echo", 5)])
     run_due_jobs()
 
     assert row(job).result == [[5, job.pk], [7, job.pk], [8, job.pk]]
@@ -163,39 +158,6 @@ def test_job_is_passed_because_it_is_asked_for(declare: Declare) -> None:
     assert row(job).result == ["me", job.pk, job.pk]
     assert row(other).result == ["you", other.pk, other.pk]
     assert hipq.current_job() is None
-
-
-def current_pk() -> int | None:
-    current = hipq.current_job()
-    return current.pk if current else None
-
-
-def test_every_handler_knows_its_job(declare: Declare) -> None:
-    seen: list[tuple[str, int | None]] = []
-
-    @declare("ask_twice")
-    def ask_twice(job: Job) -> Any:
-        seen.append(("request", current_pk()))
-        if job.attempt == 1:
-            raise ValueError("once")
-        return hipq.WAIT
-
-    @ask_twice.on_error
-    def again(job: Job) -> Any:
-        seen.append(("decision", current_pk()))
-        return hipq.RetryIn(0)
-
-    @ask_twice.on_response
-    def answered(job: Job, response: Any) -> None:
-        seen.append(("response", current_pk()))
-
-    job = hipq.enqueue("ask_twice", job_key="k")
-    run_due_jobs(raise_errors=False)
-    hipq.complete(job, 1)
-    run_due_jobs()
-
-    phases = ["request", "decision", "request", "response"]
-    assert seen == [(phase, job.pk) for phase in phases]
 
 
 def test_an_async_task_runs_with_its_arguments_and_knows_its_job(declare: Declare) -> None:

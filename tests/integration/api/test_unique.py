@@ -93,52 +93,6 @@ def test_an_own_job_key_wins(declare: Declare) -> None:
     assert again == one
 
 
-BERLIN = {"shop": "berlin"}
-
-VERBS: dict[str, Any] = {
-    "enqueue": lambda made, **how: hipq.enqueue(made.name, BERLIN, **how),
-    "aenqueue": lambda made, **how: async_to_sync(hipq.aenqueue)(made.name, BERLIN, **how),
-    "declared.enqueue": lambda made, **how: made.enqueue(BERLIN, **how),
-    "declared.aenqueue": lambda made, **how: async_to_sync(made.aenqueue)(BERLIN, **how),
-    "using.enqueue": lambda made, **how: made.using(**how).enqueue(BERLIN),
-    "using.aenqueue": lambda made, **how: async_to_sync(made.using(**how).aenqueue)(BERLIN),
-}
-"""All verbs that enqueue one job of a job type whose handler takes the job."""
-
-MANY: dict[str, Any] = {
-    "enqueue_many": lambda made, **how: hipq.enqueue_many([made.new(BERLIN)], **how)[0],
-    "aenqueue_many": lambda made, **how: async_to_sync(hipq.aenqueue_many)(
-        [made.new(BERLIN)], **how
-    )[0],
-}
-
-
-@pytest.mark.parametrize(
-    ("verb", "on_conflict", "scope"),
-    [
-        (verb, on_conflict, SCOPES[(place + shift) % len(SCOPES)])
-        for place, verb in enumerate([*VERBS, *MANY])
-        for shift, on_conflict in enumerate([None, ["raise", "return"][place % 2]])
-    ],
-)
-def test_each_verb_treats_a_conflict_alike(
-    declare: Declare, verb: str, scope: Any, on_conflict: Any
-) -> None:
-    """By default one job is returned; of many each is new, or none is created."""
-    made = declare("index", unique=scope)(lambda job: None)
-    enqueue = (VERBS | MANY)[verb]
-    how = {"on_conflict": on_conflict} if on_conflict else {}
-    first = made.enqueue(BERLIN)
-
-    if (on_conflict or ("raise" if verb in MANY else "return")) == "raise":
-        with pytest.raises(hipq.DuplicateJobKeyError):
-            enqueue(made, **how)
-    else:
-        again = enqueue(made, **how)
-        assert (again, again.conflict) == (first, True)
-    assert Job.objects.count() == 1
-
-
 @pytest.mark.conformance
 @pytest.mark.parametrize("scope", SCOPES)
 def test_many_that_are_requeued_leave_out_those_whose_place_is_taken(
@@ -258,21 +212,6 @@ def test_a_batch_returns_the_member_that_is_there(declare: Declare, scope: Any) 
     assert (again, again.conflict) == (member, True)
     assert many == [member, member]
     assert [*batch.jobs.all()] == [member]
-
-
-def test_a_batch_may_replace_the_job_that_is_there(declare: Declare) -> None:
-    task = declare.task("index", unique="live")(index)
-    outside = task.enqueue("berlin")
-
-    with hipq.batch() as batch:
-        member = batch.enqueue(task.new("berlin"), on_conflict="replace")
-        with pytest.raises(hipq.InvalidJobError, match=r"^batch\.enqueue 'index': on_con"):
-            batch.enqueue(task.new("berlin"), on_conflict="retun")  # type: ignore[arg-type]  # what is refused
-        with pytest.raises(hipq.InvalidJobError, match=r"^batch\.enqueue_many: on_conflict='repla"):
-            batch.enqueue_many([task.new("berlin")], on_conflict="replace")
-
-    outside.refresh_from_db()
-    assert (outside.outcome, [*batch.jobs.all()]) == ("cancelled", [member])
 
 
 @pytest.mark.django_db(transaction=True)

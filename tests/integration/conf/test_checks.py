@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from enum import Enum
-from functools import partial
 from io import StringIO
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import CommandError, SystemCheckError
-from django.db import NotSupportedError, connections
+from django.db import connections
 from django.db.models import Model
 from django.test.utils import isolate_apps
 from django.urls import path
@@ -212,17 +211,6 @@ def test_the_setting_tasks(
     assert all(text in str(message.msg) for message in complaints())
 
 
-def test_only_the_databases_of_instances_are_checked(
-    options: dict[str, Any], settings: Settings
-) -> None:
-    if vendor() != "sqlite":
-        pytest.skip("is about SQLite")
-    options["transaction_mode"] = "DEFERRED"
-    settings.HIPQ = {"default": {"DATABASE": "other"}}
-
-    assert found() == []
-
-
 # What the rest of the project's settings must be
 
 
@@ -343,24 +331,6 @@ def test_psycopg2_is_e027_and_keeps_a_worker_from_starting(monkeypatch: pytest.M
     assert set(found()) == {"hipq.E027"}
     with pytest.raises(CommandError, match="psycopg2, which hipq_django does not support: install"):
         call_command("hipq_worker")
-
-
-@pytest.mark.conformance
-@pytest.mark.postgres
-@pytest.mark.django_db(transaction=True)
-def test_django_refuses_a_postgresql_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    features: Any = connections["default"].features
-    assert features.minimum_database_version >= (14,)
-    monkeypatch.setattr(features, "minimum_database_version", (99,))
-    monkeypatch.setattr("django.db.backends.base.base.RAN_DB_VERSION_CHECK", set())
-
-    for refused in (
-        partial(hipq.enqueue, "ask"),
-        partial(call_command, "hipq_worker", "--until-idle"),
-    ):
-        connections["default"].close()  # it asks for the version when it connects
-        with pytest.raises((NotSupportedError, CommandError), match="PostgreSQL 99 or later"):
-            refused()
 
 
 @pytest.mark.parametrize(
