@@ -10,7 +10,6 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hipq_django import flow
-from hipq_django.flow.admin import pictures
 from hipq_django.flow.models import Connection, Node
 from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
 from tests.copying import copy
@@ -73,25 +72,6 @@ def test_a_preview_shows_what_would_change_and_changes_nothing(client: Client, g
     assert history(graph) == []
 
 
-def test_a_preview_of_more_nodes_than_can_be_drawn_says_what_changes(
-    client: Client, graph: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pictures, "MAX_CHILDREN", 2)
-    log_in(client, "view_node", "edit_graph")
-    five = {name: {"component": "flow.each"} for name in "abcde"}
-    graph.apply({"nodes": five})
-
-    stays = send(client, graph, {"nodes": {**five, "f": five["a"]}}, "_preview").content.decode()
-    goes = send(client, graph, {"nodes": {"e": five["a"]}}, "_preview").content.decode()
-
-    for says in ("a, flow.each, stays", "f, flow.each, new"):
-        assert says in stays
-    for says in ("a, flow.each, terminated", "b, flow.each, terminated", "e, flow.each, stays"):
-        assert says in goes
-    for page in (stays, goes):
-        assert "There are more nodes than can be drawn." in page
-
-
 def test_a_stage_is_drawn_as_the_jobs_that_it_makes(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_graph")
     spec = {"nodes": {"charge": {"jobs": "echo"}, "one": {"component": "flow.each"}}}
@@ -118,17 +98,6 @@ def test_channels_need_the_permission_to_use_them(
     assert [text in page for text in said] == [len(permissions) == 1] * 2
     assert "hipq_flow.read_port" not in page
     assert (graph.graph == spec) == (len(permissions) == 2)
-
-
-def test_a_child_keeps_its_component(client: Client, graph: Node) -> None:
-    log_in(client, "view_node", "edit_graph")
-    before = graph.children["one"]
-
-    page = send(client, graph, {"nodes": {"one": {"component": "flow.flatten"}}}).content.decode()
-
-    assert "a node keeps its component" in page
-    assert graph.children["one"].info["component"] == before.info["component"]
-    assert history(graph) == []
 
 
 def test_without_the_permission_nothing_happens(client: Client, graph: Node) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from django.db import transaction
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -15,7 +14,7 @@ from hipq_django.flow.admin.forms import fingerprint
 from hipq_django.flow.admin.message_pages import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node
-from tests.concurrency.sessions import PATIENCE_SECONDS, Session, run_together, wait_until_blocked
+from tests.concurrency.sessions import run_together
 from tests.testapp.flows import CannotTakeItsAnswer
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db(transaction=True)]
@@ -59,31 +58,6 @@ def test_who_reads_gets_the_message_as_it_is_or_was(node: Node) -> None:
 
         assert value == (11 if edited is None else 1)
         assert node.inputs["number"].size == 0
-
-
-def test_a_message_is_not_dropped_and_read(node: Node) -> None:
-    for _ in range(ROUNDS):
-        message = message_on(node)
-        drop = partial(drop_message, message, fingerprint(1))
-
-        dropped, value = run_together(drop, node.inputs["number"].read)
-
-        assert value == (flow.NOTHING if dropped is None else 1)
-
-
-@pytest.mark.postgres
-def test_a_node_goes_on_only_after_the_edit(node: Node) -> None:
-    message = message_on(node)
-    other = Session()
-    with transaction.atomic():
-        edit_message(message, fingerprint(1), 11)
-        resumed = other.start(node.resume)
-        wait_until_blocked()
-    resumed.result(PATIENCE_SECONDS)
-    other.close()
-    testing.drain()
-
-    assert node.outputs["out"].read() == 22
 
 
 def drop(message: Message, _value: int) -> None:

@@ -24,23 +24,6 @@ from tests.flow.conftest import in_status
 
 pytestmark = pytest.mark.django_db
 
-EVERYTHING = (
-    "view_node", "run_node", "terminate_node", "edit_node", "edit_graph", "read_port",
-    "write_port", "view_message", "change_message", "delete_message",
-)  # fmt: skip
-
-NEEDS = {
-    "run": "run_node",
-    "run_by_force": "run_node",
-    "pause": "run_node",
-    "resume": "run_node",
-    "terminate": "terminate_node",
-}
-
-
-def without(*permissions: str) -> list[str]:
-    return [name for name in EVERYTHING if name not in permissions]
-
 
 def terminate(client: Client, node: Node, **sent: str) -> Any:
     return confirm(client, "terminate", node, **sent)
@@ -129,16 +112,6 @@ def test_run_by_force_runs_the_ancestors_that_were_chosen(
     assert history(middle) == []
 
 
-def test_run_by_force_offers_no_graph_which_follows_its_children(client: Client) -> None:
-    log_in(client, "view_node", "run_node")
-    graph = flow.start({"nodes": {"a": {"component": "flow.split"}}})
-    graph.children["a"].inputs["in"].write({"no": "text"})
-    testing.drain(errors=False)
-    assert graph.status == "failed"
-
-    assert "ancestors" not in html(client, page_url(graph.children["a"], "run_by_force"))
-
-
 def test_a_failed_graph_is_run_without_force(client: Client) -> None:
     log_in(client, "view_node", "run_node")
     graph = flow.start({"nodes": {"a": {"component": "t.cards", "init": True}}})
@@ -172,71 +145,43 @@ def test_pause_and_resume(client: Client) -> None:
 
 def test_terminate_asks_first_what_is_meant(client: Client) -> None:
     log_in(client, "view_node", "terminate_node")
-    parent = flow.start("t.sum", run=False)
-    child = parent.spawn("child", "t.sum", run=False)
+    node = flow.start("t.sum", run=False)
 
-    page = html(client, page_url(parent, "terminate"))
-    assert "With all nodes below it" in page
-    response = terminate(client, parent, extent="nonsense")
+    assert "With all nodes below it" in html(client, page_url(node, "terminate"))
+    response = terminate(client, node, extent="nonsense")
     assert "Select a valid choice" in response.content.decode()
-    assert (parent.status, history(parent)) == ("completed", [])
-    terminate(client, parent, extent="node")
-
-    assert (parent.status, child.status) == ("terminating", "completed")
-    assert history(parent) == ["Set to terminate."]
+    assert (node.status, history(node)) == ("completed", [])
 
 
 @pytest.mark.conformance
-def test_terminate_with_the_tree(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("sent", "statuses", "done"),
+    [
+        ({"extent": "node"}, ("terminating", "completed"), "Set to terminate."),
+        ({"extent": "node", "force": "on"}, ("terminated", "completed"),
+         "Set to terminate by force."),
+        ({"extent": "tree"}, ("terminating", "terminating"), "Set to terminate with its tree."),
+        ({"extent": "delete"}, ("", ""), "Set to terminate with its tree and to be deleted."),
+    ],
+)  # fmt: skip
+def test_terminate_goes_as_far_as_it_was_told(
+    client: Client, sent: dict[str, str], statuses: tuple[str, str], done: str
+) -> None:
     log_in(client, "view_node", "terminate_node")
     parent = flow.start("t.sum", run=False)
     child = parent.spawn("child", "t.sum", run=False)
 
-    terminate(client, parent, extent="tree")
+    terminate(client, parent, **sent)
 
-    assert (parent.status, child.status) == ("terminating", "terminating")
-    assert history(parent) == ["Set to terminate with its tree."]
-
-
-@pytest.mark.conformance
-def test_terminate_and_delete(client: Client) -> None:
-    log_in(client, "view_node", "terminate_node")
-    parent = flow.start("t.sum", run=False)
-    child = parent.spawn("child", "t.sum", run=False)
-
-    terminate(client, parent, extent="delete")
-    testing.drain()
-
-    assert not parent.exists()
-    assert not child.exists()
-    assert history(parent) == ["Set to terminate with its tree and to be deleted."]
-
-
-def test_terminate_by_force_calls_no_code(client: Client, recorder: Any) -> None:
-    from tests.testapp.flows import Recorder
-
-    log_in(client, "view_node", "terminate_node")
-    node = recorder()
-
-    terminate(client, node, extent="node", force="on")
-
-    assert node.status == "terminated"
-    assert Recorder.calls == []
-    assert history(node) == ["Set to terminate by force."]
+    assert history(parent) == [done]
+    if sent["extent"] == "delete":
+        testing.drain()
+        assert not Node.objects.exists()
+    else:
+        assert (parent.status, child.status) == statuses
 
 
 # From the list
-
-
-def test_an_action_reaches_children_that_stand_beneath_their_parent(client: Client) -> None:
-    log_in(client, "view_node", "run_node")
-    parent = flow.start("t.sum", run=False)
-    child = parent.spawn("child", "t.sum", run=False)
-
-    act(client, "pause", child, confirmed="1")
-
-    assert Node.objects.get(pk=child.pk).paused
-    assert not Node.objects.get(pk=parent.pk).paused
 
 
 @pytest.mark.conformance

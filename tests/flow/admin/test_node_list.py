@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoDbBlocker
 
 from hipq_django import flow
-from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.flow.admin.filters import STATUS_NAMES
 from hipq_django.flow.admin.node_list import MAX_CHILDREN
-from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.models import Node, NodePort
 from hipq_django.models import JobType, Queue
 from tests.admin_pages import html, list_url, page_url
 from tests.copying import analyze, copy
@@ -74,41 +72,6 @@ def test_not_all_children_are_listed_and_a_link_leads_to_them(admin_client: Clie
     assert listed(admin_client) == [root.pk, *children[:MAX_CHILDREN]]
     assert f"{list_url(Node)}?parent={root.pk}" in html(admin_client, list_url(Node))
     assert listed(admin_client, parent=root.pk) == children[::-1]
-
-
-def row_of(client: Client, node: Node) -> str:
-    """Return the text of a node's row in the list."""
-    page = html(client, list_url(Node))
-    row = page.partition(f'name="_selected_action" value="{node.pk}"')[2].partition("</tr>")[0]
-    return " ".join(re.sub("<[^>]*>", " ", row).split())
-
-
-def test_the_list_tells_for_how_long_messages_lie_unread(admin_client: Client) -> None:
-    node = flow.start("t.add", run=False, data={"x": [1, 2], "y": [3]})
-    before = clock.now("default")
-    for minutes, message in enumerate(Message.objects.order_by("-pk")):
-        moment = before - timedelta(minutes=5 * minutes + 1)
-        Message.objects.filter(pk=message.pk).update(create_time=moment)
-
-    assert "3 for 11 min" in row_of(admin_client, node)
-
-
-def test_the_list_tells_what_a_node_at_rest_waits_for(admin_client: Client) -> None:
-    incomplete = flow.start("t.both", data={"a": [1]})
-    suspended = in_status("suspended")
-    widget = flow.start("flow.widget", inputs={"order": {}}, data={"order": [1]})
-    testing.drain()
-
-    assert "waits for more messages" in row_of(admin_client, incomplete)
-    assert "waits" in row_of(admin_client, suspended)
-    assert "a person has to look at its messages" in row_of(admin_client, widget)
-
-
-def test_the_list_tells_that_a_node_is_deleted_later(admin_client: Client) -> None:
-    node = flow.start("t.sum", run=False)
-    node.terminate(delete=True)
-
-    assert "is deleted once its tree is terminated" in row_of(admin_client, node)
 
 
 def test_the_failed_nodes_of_all_trees_are_told(admin_client: Client) -> None:

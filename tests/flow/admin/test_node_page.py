@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from django.test import Client
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.database import clock
 from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Message, Node
@@ -88,30 +86,6 @@ def test_a_failed_node_says_its_error_and_what_to_press(admin_client: Client) ->
     assert "Error: CodeError: as asked" in text
 
 
-@pytest.mark.usefixtures("frozen_time")
-def test_the_panel_leads_up_and_says_when_the_node_ran(admin_client: Client) -> None:
-    root = flow.start("t.sum", run=False, alias="the-sum")
-    middle = root.spawn("middle", "t.sum", run=False)
-    child = middle.spawn("child", "t.sum", run=True)
-    testing.drain()
-
-    assert "below the-sum" in panel(admin_client, middle)
-    text = panel(admin_client, child)
-    assert "below middle" in text
-    assert "last run 0 s ago" in text
-    page = html(admin_client, page_url(child))
-    assert f'<a href="{page_url(middle)}">node:{middle.pk}</a>' in page  # who created it
-    assert f"middle (node {middle.pk})" in page
-
-
-def test_connections_name_nodes_by_their_aliases(admin_client: Client) -> None:
-    one, other = (flow.start("t.double", run=False, alias=name) for name in ("one", "other"))
-    one.outputs["out"].connect(other.inputs["number"])
-
-    assert ">other.number</a>" in html(admin_client, page_url(one))
-    assert ">one.out</a>" in html(admin_client, page_url(other))
-
-
 def test_a_graph_names_the_children_that_failed(admin_client: Client) -> None:
     spec = {"nodes": {"one": {"component": "t.recorder"}, "two": {"component": "t.sum"}}}
     graph = flow.start(spec)
@@ -141,22 +115,6 @@ def test_a_run_that_waits_for_its_answer_links_to_its_job(admin_client: Client) 
     hipq.complete("t.asks", "question-7", 42)
     testing.drain()
     assert "It waits for messages" in panel(admin_client, node)
-
-
-def test_jobs_are_shown_to_those_who_may_view_them(client: Client) -> None:
-    log_in(client, "view_node")
-    node = flow.start("t.sum")
-    testing.drain()
-
-    assert "<h2>Runs</h2>" not in html(client, page_url(node))
-
-
-def test_an_alarm_is_told(admin_client: Client) -> None:
-    node = flow.start("t.sum", at=clock.now("default") + timedelta(hours=5))
-    testing.due(node)
-
-    assert "scheduled" in panel(admin_client, node)
-    assert "in 4 h 59 min" in html(admin_client, page_url(node))
 
 
 def test_ports_show_counts_defaults_connections_and_channels(admin_client: Client) -> None:
@@ -278,15 +236,6 @@ def test_previews_are_cut_and_a_message_is_whole_for_who_may_view_it(client: Cli
 
 
 @pytest.mark.conformance
-def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) -> None:
-    node = flow.start("t.sum", run=False)
-    node.inputs["number"].write({"text": "x" * 100_000})
-
-    assert "too many for a preview" in html(admin_client, page_url(node))
-    assert len(html(admin_client, port_page(node.inputs["number"]))) < 30_000
-
-
-@pytest.mark.conformance
 def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> None:
     node = flow.start("t.sum", run=False)
     node.inputs["number"].write(0)
@@ -313,15 +262,6 @@ def test_the_number_of_queries_does_not_grow_with_ports_and_messages(
 
     assert "It has more than 100 ports" in page
     assert page.count('data-label="Port"') == 100
-
-
-def test_a_component_that_no_code_declares_is_told(admin_client: Client) -> None:
-    node = flow.start("t.sum", run=False)
-    row = Node.objects.select_related("job_type").get(pk=node.pk)
-    row.job_type.name = "t.gone"
-    row.job_type.save(using="default")
-
-    assert "this process&#x27;s code does not declare it" in html(admin_client, page_url(node))
 
 
 def test_the_state_is_shown_without_what_flows_keep_there(admin_client: Client) -> None:
