@@ -6,6 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -14,7 +15,6 @@ from hipq_django.api.finishing import ending
 from hipq_django.database.transactions import bound_silence
 from hipq_django.database.twins import method_twin, property_twin
 from hipq_django.flow.contexts import set_group
-from hipq_django.flow.each import Lies, Next, what_next
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.values import is_same
 
@@ -33,13 +33,6 @@ _PLAIN = frozenset({type(None), bool, int, float, str, list, tuple, dict})
 
 class Suspended(BaseException):
     """Ends a run whose node waits for something."""
-
-
-def _next(lies: Sequence[bool], defaults: Sequence[bool]) -> Next:
-    """Return the next step of `each`: ports have messages (`lies`), or `defaults`, or neither."""
-    if lies and all(lies):  # as nearly always
-        return Next.TAKE
-    return what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
 
 
 def _read_ahead(ports: Iterable[Port]) -> None:
@@ -162,10 +155,10 @@ class Component:
         defaults = [
             port.sink.default_packet() is not None for port in ports
         ]  # a run sees none that it sets itself
+        lies: list[bool] = []
         for _ in run.turns():
             lies = [port.sink.has_messages() for port in ports]
-            step = _next(lies, defaults)
-            if step is not Next.TAKE:
+            if not (any(lies) and all(map(or_, lies, defaults))):
                 break
             with run.one_tuple():
                 values = [port.read() for port in ports]
@@ -175,9 +168,9 @@ class Component:
         else:
             run.run_again()
             return
-        if step is Next.SUSPEND:
+        if any(lies):  # some port lacks its value; what lies on the others stays
             self.suspend()
-        if step is Next.DEFAULTS:
+        if ports and all(defaults):
             yield from self._defaults(names, ports)
 
     def _some(self, name: str) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -33,8 +33,8 @@ from hipq_django.flow.family import (
 from hipq_django.flow.lifecycle import locked_node, moment_of, run_row, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.models.node import deleted
-from hipq_django.flow.ports import lock_against_deletion, set_channels
-from hipq_django.flow.values import NOTHING, STAGE, is_same, stored_json
+from hipq_django.flow.ports import set_channels
+from hipq_django.flow.values import STAGE, is_same, stored_json
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.models.undeclared_names import check_declared
 
@@ -234,12 +234,26 @@ def _make_ports(
     outputs: Mapping[str, Mapping[str, Any]] | None,
 ) -> None:
     for direction, given in (("in", inputs), ("out", outputs)):
-        wanted = merged(declared, direction, given or {})
-        rows = [_port_row(node, direction, port, declared) for port in wanted.values()]
-        NodePort.objects.using(node.using).bulk_create(rows)
-        for row, port in zip(rows, wanted.values(), strict=True):
-            if port.channels:
-                set_channels(row, port.channels)
+        _insert_ports(node, direction, merged(declared, direction, given or {}).values(), declared)
+
+
+def _insert_ports(
+    node: Node, direction: str, ports: Collection[PortOptions], declared: ComponentDeclaration
+) -> None:
+    own = declared.ports(direction)
+    rows = [
+        NodePort(
+            node=node,
+            direction=direction,
+            name=port.name,
+            declared=port.name in own,
+            **port.columns,
+        )
+        for port in ports
+    ]
+    NodePort.objects.using(node.using).bulk_create(rows)
+    for row, port in zip(rows, ports, strict=True):
+        set_channels(row, port.channels)
 
 
 def merged(
@@ -249,44 +263,6 @@ def merged(
     return declared.ports(direction) | {
         name: port_options(name, options) for name, options in given.items()
     }
-
-
-def _port_row(
-    node: Node, direction: str, port: PortOptions, declared: ComponentDeclaration
-) -> NodePort:
-    return NodePort(
-        node=node,
-        direction=direction,
-        name=port.name,
-        declared=port.name in declared.ports(direction),
-        **_values_of(port),
-    )
-
-
-def _values_of(port: PortOptions) -> dict[str, Any]:
-    has_default = port.default is not NOTHING
-    return {
-        "mode": port.mode,
-        "type": port.type,
-        "has_default": has_default,
-        "value": port.default if has_default else {},
-        "meta": dict(port.meta),
-    }
-
-
-def add_port(node: Node, direction: str, port: PortOptions) -> NodePort:
-    """Create a port that a new release of the component declares."""
-    with write_transaction(node.using):
-        lock_against_deletion(node.pk, node.using)
-        row, is_new = NodePort.objects.using(node.using).get_or_create(
-            node_id=node.pk,
-            direction=direction,
-            name=port.name,
-            defaults={"declared": True, **_values_of(port)},
-        )
-        if is_new:
-            set_channels(row, port.channels)
-    return row
 
 
 def set_ports(
@@ -308,20 +284,7 @@ def _set_side(node: Node, direction: str, wanted: Mapping[str, PortOptions]) -> 
     rows = NodePort.objects.using(node.using).filter(node=node, direction=direction)
     there = {row.name: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _delete_ports([row.pk for name, row in there.items() if name not in wanted], node.using)
-    for name, port in wanted.items():
-        _write_port(node, direction, port, there.get(name), None)
-
-
-def _write_port(
-    node: Node, direction: str, port: PortOptions, old: NodePort | None, before: PortOptions | None
-) -> None:
-    """Create a port, or write what differs from its options `before`; all, if these are unknown."""
-    new = _port_row(node, direction, port, find_component(node.instance, node.job_type.name))
-    if old is None:
-        new.save(using=node.using, force_insert=True)
-        set_channels(new, port.channels)
-    else:
-        _change_port(old, before, port, is_declared=new.declared)
+    _write_ports(node, direction, there, {}, wanted)
 
 
 def change_ports(
@@ -337,7 +300,7 @@ def change_ports(
     messages lie on them; those that are in neither are left alone.
     """
     gone = [name for name in before if name not in after]
-    changed = [name for name, port in after.items() if not _is_same(before.get(name), port)]
+    changed = {n: port for n, port in after.items() if _differing(before.get(n), port)}
     if not gone and not changed:
         return False
     with write_transaction(node.using):
@@ -345,10 +308,37 @@ def change_ports(
         wanted = locked(rows.filter(name__in=[*gone, *changed]).order_by("pk"), to_delete=True)
         there = {row.name: row for row in wanted}
         _delete_empty_ports([there[name].pk for name in gone if name in there], node.using)
-        for name in changed:
-            known = before.get(name) or before.get(ANY)
-            _write_port(node, direction, after[name], there.get(name), known)
+        _write_ports(node, direction, there, before, changed)
     return True
+
+
+def _write_ports(
+    node: Node,
+    direction: str,
+    there: Mapping[str, NodePort],
+    before: Mapping[str, PortOptions],
+    wanted: Mapping[str, PortOptions],
+) -> None:
+    """Create ports, or write what differs from their options `before`; all, if it names none."""
+    declared = find_component(node.instance, node.job_type.name)
+    new = [port for name, port in wanted.items() if name not in there]
+    _insert_ports(node, direction, new, declared)
+    for name in wanted.keys() & there.keys():
+        changes = _differing(before.get(name) or before.get(ANY), wanted[name])
+        is_declared = name in declared.ports(direction)
+        _change_port(there[name], wanted[name], {**changes, "declared": is_declared})
+
+
+def _change_port(row: NodePort, port: PortOptions, changes: dict[str, Any]) -> None:
+    channels = changes.pop("channels", None)
+    if {"has_default", "value"} & changes.keys():
+        default = {"has_default": port.has_default, "value": port.columns["value"]}
+        changes |= {**default, "value_context": {}}
+        Message.objects.using(row.using).filter(port=row, as_default=True).delete()
+    NodePort.objects.using(row.using).filter(pk=row.pk).update(**changes)
+    if channels is not None:
+        row.channel_rows.all().delete()
+        set_channels(row, channels)
 
 
 def _delete_ports(ids: Sequence[int], using: str) -> None:
@@ -363,30 +353,10 @@ def _delete_empty_ports(ids: Sequence[int], using: str) -> None:
     _delete_ports([pk for pk in ids if pk not in used], using)
 
 
-def _is_same(before: PortOptions | None, after: PortOptions) -> bool:
-    return (
-        before is not None and not _differing(before, after) and before.channels == after.channels
-    )
-
-
 def _differing(before: PortOptions | None, after: PortOptions) -> dict[str, Any]:
-    """Return the columns that differ; true is not 1, as Python has it."""
-    old, new = _values_of(before) if before else {}, _values_of(after)
-    return {key: value for key, value in new.items() if not is_same(old.get(key, NOTHING), value)}
-
-
-def _change_port(
-    row: NodePort, before: PortOptions | None, after: PortOptions, *, is_declared: bool
-) -> None:
-    """Write the options of a port that differ; of one of which nothing is known, all."""
-    differing, new = _differing(before, after), _values_of(after)
-    if row.declared != is_declared:
-        differing["declared"] = is_declared
-    if {"has_default", "value"} & set(differing):
-        differing |= {"has_default": new["has_default"], "value": new["value"], "value_context": {}}
-        Message.objects.using(row.using).filter(port=row, as_default=True).delete()
-    if differing:
-        NodePort.objects.using(row.using).filter(pk=row.pk).update(**differing)
-    if before is None or before.channels != after.channels:
-        row.channel_rows.all().delete()
-        set_channels(row, after.channels)
+    """Return the columns, and the channels, that differ; true is not 1, as Python has it."""
+    new = {**after.columns, "channels": list(after.channels)}
+    if before is None:
+        return new
+    old = {**before.columns, "channels": list(before.channels)}
+    return {key: value for key, value in new.items() if not is_same(old[key], value)}

@@ -49,6 +49,17 @@ class PortOptions:
         """Whether there is a default, which may be None."""
         return self.default is not NOTHING
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of its row."""
+        return {
+            "mode": self.mode,
+            "type": self.type,
+            "has_default": self.has_default,
+            "value": self.default if self.has_default else {},
+            "meta": dict(self.meta),
+        }
+
     def renamed(self, name: str) -> PortOptions:
         """Return the same for a port that a `*` stands for."""
         return PortOptions(name, self.type, self.default, self.mode, self.channels, self.meta)

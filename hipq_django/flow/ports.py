@@ -368,17 +368,20 @@ def defaults_of(ports: Sequence[int], using: str) -> dict[int, Packet]:
 
 
 def find_row(node: Node, direction: str, name: str) -> NodePort:
-    """Return the row of a port; one that a `*` stands for is created.
+    """Return the row of a port; raise `UnknownPortError` where there is none.
 
-    Raise `UnknownPortError` where there is none. A `*` stands for no port that the component
-    declares since a new release: that has options of its own.
+    One that a new release of the component declares, or that a `*` stands for, is created.
     """
     check_known_name(name)
     place = (node.pk, node.create_time, direction)
     if found := _named(*place, name, node.using):
         return found[0]
+    declared = declared_port(node, direction, name)
+    if declared is not None and node.exists():
+        columns = {**declared.columns, "declared": True}
+        return _create(node.pk, direction, name, columns, declared.channels, node.using)
     template = _named(*place, ANY, node.using)
-    if not template or declared_port(node, direction, name) is not None:
+    if not template:
         raise _unknown(node, direction, name)
     return copy_of_template(template[0], name)
 
@@ -414,27 +417,35 @@ def copy_of_template(template: NodePort, name: str) -> NodePort:
     Node and template are locked as a port that is written to: who deletes the node, or changes its
     ports, sees the new one, too.
     """
-    with write_transaction(template.using):
-        lock_against_deletion(template.node_id, template.using)
-        if not for_key_share(NodePort.objects.using(template.using).filter(pk=template.pk)):
-            raise UnknownPortError(f"port {name!r} of node {template.node_id} was deleted.")
-        row, is_new = NodePort.objects.using(template.using).get_or_create(
-            node_id=template.node_id,
-            direction=template.direction,
-            name=name,
-            defaults={
-                "mode": template.mode,
-                "type": template.type,
-                "has_default": template.has_default,
-                "value": template.value,
-                "value_context": template.value_context,
-                "meta": template.meta,
-            },
+    node, using = template.node_id, template.using
+    with write_transaction(using):
+        lock_against_deletion(node, using)
+        if not for_key_share(NodePort.objects.using(using).filter(pk=template.pk)):
+            raise UnknownPortError(f"port {name!r} of node {node} was deleted.")
+        copied = ("mode", "type", "has_default", "value", "value_context", "meta")
+        columns = {column: getattr(template, column) for column in copied}
+        channels = template.channel_rows.values_list("name", flat=True)
+        return _create(node, template.direction, name, columns, channels, using)
+
+
+def _create(
+    node: int,
+    direction: str,
+    name: str,
+    columns: dict[str, Any],
+    channels: Iterable[str],
+    using: str,
+) -> NodePort:
+    """Return a new port, or the one that somebody else has created meanwhile."""
+    with write_transaction(using):
+        lock_against_deletion(node, using)
+        row, is_new = NodePort.objects.using(using).get_or_create(
+            node_id=node, direction=direction, name=name, defaults=columns
         )
         if is_new and (room := current_group().room):
             room.take(row.value, row.value_context, row.meta)
         if is_new:
-            set_channels(row, template.channel_rows.values_list("name", flat=True))
+            set_channels(row, channels)
     return row
 
 

@@ -99,12 +99,8 @@ def announce_status(
     nodes: Iterable[tuple[Node, str]], using: str, *, skip_locked: bool = False
 ) -> None:
     """Publish what nodes are now, if somebody listens and their components say so."""
-    if is_heard(using):
-        announce_heard(nodes, using, skip_locked=skip_locked)
-
-
-def announce_heard(nodes: Iterable[tuple[Node, str]], using: str, *, skip_locked: bool) -> None:
-    """Do the same where somebody listens."""
+    if not is_heard(using):
+        return
     said: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for node, status in nodes:
         declared = get_declared(node.instance, node.job_type.name)

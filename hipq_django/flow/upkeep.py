@@ -158,7 +158,7 @@ def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
                         "missing_port", f"component {declared.name}",
                         f"{found}, and maybe others, has no {direction}-port {port!r}",
                         "this release declares it and the node is older",
-                        "its next run that uses the port makes it; "
+                        "whoever uses the port next makes it; "
                         f"node.set_ports({side}={{}}) makes it at once, and removes "
                         "the ports and defaults that were given to the node",
                     )  # fmt: skip

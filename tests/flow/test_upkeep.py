@@ -109,7 +109,7 @@ def test_the_doctor_names_ports_that_rows_lack() -> None:
 
     [finding] = examine(get_instance("default"))
     assert finding.code == "missing_port"
-    assert finding.what_to_do.startswith("its next run that uses the port makes it; node.set_ports")
+    assert finding.what_to_do.startswith("whoever uses the port next makes it; node.set_ports")
     node.set_ports(inputs={})
     assert found() == []
 

@@ -27,7 +27,6 @@ from hipq_django.flow.exceptions import (
     FlowError,
     GraphError,
     UnknownComponentError,
-    UnknownPortError,
 )
 from hipq_django.flow.graphs.children import (
     adopted,
@@ -45,7 +44,7 @@ from hipq_django.flow.graphs.spec import End, NodeSpec, Spec, read_spec
 from hipq_django.flow.library.graph import GRAPH, SPEC, GraphComponent
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Connection, Node, NodePort
-from hipq_django.flow.ports import Port, declared_port, find_row
+from hipq_django.flow.ports import Port, find_row
 from hipq_django.flow.values import SIDES, STAGE, is_same
 
 ROUNDED = ("int", "float")
@@ -278,7 +277,7 @@ class _Making:
                 continue  # of that a problem has been noted
             with self._noting(edge.path):
                 for end in edge.ends:
-                    rows[end] = rows.get(end) or _port_row(nodes[end.node], end)
+                    rows[end] = rows.get(end) or find_row(nodes[end.node], *end[1:])
                 _check_types(rows[edge.source], rows[edge.target])
                 source, target = (Port(nodes[e.node], *e[1:], rows[e].pk) for e in edge.ends)
                 yield edge.path, source, target
@@ -326,14 +325,3 @@ def _check_types(source: NodePort, target: NodePort) -> None:
         raise FlowError(
             f"{source.name!r} gives {source.type}, and {target.name!r} takes {target.type}."
         )
-
-
-def _port_row(node: Node, end: End) -> NodePort:
-    """Return the row of a port; one that a new release of its component declares is made."""
-    try:
-        return find_row(node, end.direction, end.port)
-    except UnknownPortError:
-        options = declared_port(node, end.direction, end.port)
-        if options is None:
-            raise
-        return creating.add_port(node, end.direction, options)

@@ -42,7 +42,7 @@ from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
-from hipq_django.flow.publishing import announce_heard, announce_status
+from hipq_django.flow.publishing import announce_status
 from hipq_django.flow.rate import take_run, turn_of
 from hipq_django.flow.runs.doomed import delete_doomed
 from hipq_django.flow.runs.failing import end_without_shutdown, fail_ended, fail_without_run
@@ -328,7 +328,7 @@ def _enqueue(
     rows = [{name: getattr(node, name) for name in names} for node in nodes]
     if update_nodes(rows, using, wakes):
         queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
-        announce_heard(queued, using, skip_locked=True)
+        announce_status(queued, using, skip_locked=True)
     return {node.pk for node in nodes}
 
 

@@ -18,8 +18,7 @@ from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import LockedRowError, in_one_line
-from hipq_django.database.isolation import write_or_refuse
+from hipq_django.database.errors import LockedRowError
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
@@ -33,7 +32,7 @@ from hipq_django.flow.family import graphs_among
 from hipq_django.flow.lifecycle import end_rows, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import find_row
-from hipq_django.flow.publishing import announce_heard
+from hipq_django.flow.publishing import announce_status
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
 from hipq_django.flow.runs.run import Run
@@ -253,7 +252,7 @@ def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
         if isinstance(end.result, Waits | WaitsFor):
             _keep_pending(end, using)
             changes = _Changes([], using, now)
-            _go_on(end, changes, using)
+            _go_on(end, changes)
             changes.wake()
         elif effects is not None:
             applied.append((end, effects))
@@ -409,7 +408,7 @@ class _Changes:
     def write(self) -> None:
         """Write what has changed of the nodes."""
         if update_nodes(self._rows, self._using):
-            announce_heard(self._statuses, self._using, skip_locked=True)
+            announce_status(self._statuses, self._using, skip_locked=True)
 
     def wake(self) -> None:
         """Wake all whom it concerns."""
@@ -436,7 +435,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
     for end, values in others:
         _end_badly(end, values, using, now)
     for end, _ in applied:
-        _go_on(end, changes, using)
+        _go_on(end, changes)
     changes.wake()
 
 
@@ -506,26 +505,10 @@ def _write_defaults(end: _Ended, using: str) -> None:
         rows.update(has_default=True, value=message.data, value_context=message.context)
 
 
-def _go_on(end: _Ended, changes: _Changes, using: str) -> None:
+def _go_on(end: _Ended, changes: _Changes) -> None:
     """Do what the run asked for itself, also if it failed, or was refused."""
     if not (end.counts or isinstance(end.result, Failed)):
         return  # it is put back, and asks anew
     if end.run.wants_end:
-        _terminate(end, using)
-    changes.go_on(end)
-
-
-def _terminate(end: _Ended, using: str) -> None:
-    if end.counts:
         terminate(end.node, **end.run.wants_end)
-        return
-
-    def end_node(_: object) -> None:
-        with transaction.atomic(using=using):
-            terminate(end.node, **end.run.wants_end)
-
-    def live_on(pk: int, error: Exception) -> None:  # which may be what was refused before
-        text = f"the node lives on: {type(error).__name__}: {in_one_line(error)}"
-        events.error("terminate_refused", text, node=pk, row=end.result.claim)
-
-    write_or_refuse([end.node.pk], end_node, live_on)
+    changes.go_on(end)

@@ -10,9 +10,7 @@ from django.utils.functional import cached_property
 
 from hipq_django.flow.connecting import has_default
 from hipq_django.flow.contexts import current_context, current_group
-from hipq_django.flow.creating import add_port
 from hipq_django.flow.declared_ports import PortOptions, checked_message, message_with_text
-from hipq_django.flow.exceptions import UnknownPortError
 from hipq_django.flow.models import NodePort
 from hipq_django.flow.ports import AtOnce, Port, find_row
 from hipq_django.flow.runs.unread import UnreadMessages
@@ -36,18 +34,8 @@ class InRun(AtOnce):
         """The port's row; one that a `*` stands for is created at once."""
         rows, place = self._run.rows, self._place
         if place not in rows:
-            rows[place] = self._found()
+            rows[place] = find_row(self._node, place.direction, place.name)
         return rows[place]
-
-    def _found(self) -> NodePort:
-        run, place = self._run, self._place
-        try:
-            return find_row(self._node, place.direction, place.name)
-        except UnknownPortError:
-            options = run.declared.ports(place.direction).get(place.name)
-            if options is None or self._node.pk != run.node.pk:
-                raise
-        return add_port(self._node, place.direction, options)  # of a release that declares more
 
     @cached_property
     def _options(self) -> PortOptions:

@@ -253,17 +253,18 @@ def test_messages_that_the_last_attempt_did_not_raise_at_stay_and_the_node_fails
     assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
 
 
-def test_a_port_that_a_new_release_declares_is_made_by_the_next_run(worker: FlowWorker) -> None:
-    node = flow.start(Double, run=False)
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_port_that_a_new_release_declares_is_made_by_who_uses_it(
+    is_written: bool, worker: FlowWorker
+) -> None:
+    node = flow.start(Double, run=not is_written)
     NodePort.objects.filter(node=node, direction="in").delete()
-    with pytest.raises(flow.UnknownPortError):
+    if is_written:
         node.inputs["number"].write(1)
+    worker.run_until_idle()
 
-    node.run()
-    worker.run_until_idle()
-    node.inputs["number"].write(1)
-    worker.run_until_idle()
-    assert node.outputs["out"].read() == 2
+    assert list(node.inputs) == ["number"]
+    assert list(node.outputs["out"]) == ([2] if is_written else [])
 
 
 def asked(worker: FlowWorker) -> flow.Node:
