@@ -257,19 +257,13 @@ class Component:
     def finishing(self) -> Iterator[None]:
         """End the run in one transaction with the writes of the block to the node's database.
 
-        Both are one transaction, so it happens exactly once, or not at all. After the block the
-        code only returns. In a tuple of `each` the others come in the next run. Raise
-        `StaleAttemptError` if the run is over; `Snooze`, which puts it back, if others hold what it
-        needs for more than five seconds.
+        Both are one transaction, so it happens exactly once, or not at all: `suspend` in the block
+        undoes what that has written. After it the code only returns. In a tuple of `each` the
+        others come in the next run. Raise `StaleAttemptError` if the run is over; `Snooze`, which
+        puts it back, if others hold what it needs for more than five seconds.
         """
         with ending(self.job):
-            try:
-                yield
-            except Suspended as suspended:
-                raise FlowError(
-                    "suspend() inside of finishing: the block ends the run, and what it has "
-                    "written is undone; suspend before it, or leave out finishing."
-                ) from suspended
+            yield
             bound_silence(self.job.using)  # not before: the block may take its time
             self._run.end()
 

@@ -136,7 +136,7 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
 
 
 def message_with_text(value: Any, port: PortOptions, most: int | None) -> tuple[Any, str, int]:
-    """Return the same, its JSON as `json_with_text` makes it, and the bytes of that."""
+    """Return a message as `checked_message` does, its JSON text, and the bytes of that."""
     try:
         stored, text, size = json_with_text(value)
     except ValueError as error:

@@ -188,8 +188,8 @@ def _register(
     responds = made.on_response is not Component.on_response
     made.declaration = register(
         ComponentDeclaration(
-            handler=_named(made, _perform),
-            response_handler=_respond if responds else None,
+            handler=_stand_in(made),
+            response_handler=_stand_in(made) if responds else None,
             component=made,
             inputs=inputs,
             outputs=outputs,
@@ -212,21 +212,11 @@ def _check_no_graph(instance: str, *names: str) -> None:
             )
 
 
-def _perform(job: Job) -> Any:
-    """Stand for the component's code, which its companion calls."""
-    raise AssertionError("the companion of components calls them")
+def _stand_in(made: type[Any]) -> Callable[..., Any]:
+    """Return what stands for the code of a component, which its companion calls."""
 
-
-def _respond(job: Job, response: Any) -> Any:
-    """Do the same for the answer."""
-    raise AssertionError("the companion of components calls them")
-
-
-def _named(made: type[Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler that is told from those of other components by its name."""
-
-    def handler(job: Job) -> Any:
-        return function(job)
+    def handler(job: Job, *response: Any) -> Any:
+        raise AssertionError("the companion of components calls them")
 
     handler.__module__, handler.__qualname__ = made.__module__, made.__qualname__
     handler.__doc__ = made.__doc__
@@ -261,13 +251,17 @@ def _declared_ports(
 
 def _of_function(name: str, function: Any, outs: Sequence[str]) -> type[Component]:
     """Return the class of a function: its parameters are in-ports, its result goes out."""
-    _check_function(name, function)
     names: list[str] = []
     members: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             members["any_in"] = AnyIn()
             continue
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InvalidJobTypeError(
+                f"component {name!r}: parameter {parameter.name!r} cannot be given by its name; "
+                "each parameter is an in-port, and **more are all others."
+            )
         default = NOTHING if parameter.default is parameter.empty else parameter.default
         names.append(parameter.name)
         members[f"in_{parameter.name}"] = In(default=default, name=parameter.name)
@@ -281,21 +275,6 @@ def _of_function(name: str, function: Any, outs: Sequence[str]) -> type[Componen
         "__qualname__": function.__qualname__,
     }
     return type(function.__name__, (Component,), members)
-
-
-def _check_function(name: str, function: Any) -> None:
-    """Raise `InvalidJobTypeError` for a function that no run could call by its ports."""
-    if inspect.isasyncgenfunction(function):
-        raise InvalidJobTypeError(
-            f"component {name!r}: the function is async and yields; let it return one value, or "
-            "yield without async, or declare a class that writes to its ports."
-        )
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise InvalidJobTypeError(
-                f"component {name!r}: parameter {parameter.name!r} cannot be given by its name; "
-                "each parameter is an in-port, and **more are all others."
-            )
 
 
 def _performing(function: Any, names: list[str], out: str) -> Callable[[Component], None]:

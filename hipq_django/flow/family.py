@@ -113,7 +113,7 @@ def adopt(parent: Node, orphan: Node, name: str) -> None:
 
 
 def become_parent(parent: Node, orphan: Node, name: str) -> None:
-    """Do the same, but leave it to others to wake the parent.
+    """Take a node without parent as a child; the parent is not woken.
 
     An orphan is a root. So it is above the parent exactly if it is the root of the parent's tree;
     both are locked in the order of their ids, and that is looked at again.
@@ -189,18 +189,27 @@ def is_terminated(node: Node) -> bool:
 
 def delete(node: Node) -> bool:
     """Delete a terminated tree; return False if something in it is not terminated."""
-    using = node.using
-    with write_transaction(using):
-        ids = tree_of(node)
-        rows = list(locked(_nodes(ids, using), to_delete=True))
-        if len(rows) < len(ids) or tree_of(node) != ids:
-            if not any(row.pk == node.pk for row in rows):
-                raise deleted(node)
-            return False  # somebody spawns below it at this moment
-        if any(row.rest != Rest.TERMINATED for row in rows):
-            return False
-        delete_rows(ids, using)
-        announce([(pk, {"deleted": True}) for pk in ids], node.instance, using)
+    with write_transaction(node.using):
+        is_gone = delete_tree(tree_of(node), node.using)
+        if not (is_gone or node.exists()):
+            raise deleted(node)
+    return is_gone
+
+
+def delete_tree(ids: list[int], using: str, *, skip_locked: bool = False) -> bool:
+    """Delete a tree with these nodes; return False if one is not terminated, or another one comes.
+
+    With `skip_locked` return False, too, if somebody has locked a node or a port.
+    """
+    rows = list(locked(_nodes(ids, using), skip_locked=skip_locked, to_delete=True))
+    if len(rows) < len(ids) or ids_of_tree(ids[0], using) != ids:
+        return False
+    if any(row.rest != Rest.TERMINATED for row in rows):
+        return False
+    if not _delete_rows(ids, using, skip_locked=skip_locked):
+        return False
+    gone = [(pk, {"deleted": True}) for pk in ids]
+    announce(gone, rows[0].instance, using, skip_locked=skip_locked)
     return True
 
 
@@ -208,11 +217,8 @@ def _nodes(ids: list[int], using: str) -> Any:
     return Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
 
 
-def delete_rows(ids: list[int], using: str, *, skip_locked: bool = False) -> bool:
-    """Delete nodes, whose rows are locked, with all that belongs to them.
-
-    With `skip_locked` return False, and delete nothing, if somebody has locked a port.
-    """
+def _delete_rows(ids: list[int], using: str, *, skip_locked: bool) -> bool:
+    """Delete nodes, whose rows are locked, with all that belongs to them."""
     ports = NodePort.objects.using(using).filter(ids_in("node", ids))
     got = len(locked(ports.order_by("pk"), skip_locked=skip_locked, to_delete=True))
     if skip_locked and got < ports.count():

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db import connections, transaction
-from django.db.models import OuterRef, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast, Length
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import Exists, OuterRef
 
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import enqueue_unchecked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import in_one_line, is_cut_off
+from hipq_django.database.errors import in_one_line
 from hipq_django.database.isolation import write_or_refuse
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.presence import Presence
@@ -35,17 +34,17 @@ from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.ports import Port
-from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_BY_ITSELF, STAGE
+from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
 from hipq_django.job_types.registry import sensitive_fields
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
 from hipq_django.models.masking import shown
 
 PAGE_SIZE = 1_000
-"""How many ends one run hands on, and how many messages it makes jobs of."""
+"""How many stages one sweep wakes."""
 
-OF_OWN_ERROR = 100
-"""How many characters of its own error remain in a message that is too large."""
+AT_ONCE = 100
+"""How many ends are read at once, with their messages and results."""
 
 
 class Staged(NamedTuple):
@@ -77,14 +76,6 @@ class EndedJob(NamedTuple):
         return "error", {**said, "error": error}
 
 
-class Left(NamedTuple):
-    """What a run leaves of the jobs of its stage."""
-
-    jobs: int
-    has_ended: bool = False
-    """Whether some of them have ended."""
-
-
 @component(STAGE, wake_parent="changes", runs_per_minute=60_000)
 class Jobs(Component):
     """Make each message a job of a type, several at a time; hand on the ends as they come.
@@ -103,22 +94,26 @@ class Jobs(Component):
 
     def perform(self, job_type: str, key: str | None = None, limit: int = DEFAULT_LIMIT) -> None:
         """Hand on what has ended, and enqueue what comes."""
-        ended, left = _ended_of(self.node, PAGE_SIZE)
-        for end in ended:
-            port, message = end.message
-            with context(**end.staged.context):
-                self._hand_on(port, message)
-        new = list(self._taken(job_type, key, limit - left.jobs))
+        jobs, over = _jobs_of(self.node)
+        turns = zip(self._run.turns(), self._handed_on(over), strict=False)
+        ended = [pk for _, pk in turns]
+        left = jobs - len(ended)
+        new = list(self._taken(job_type, key, limit - left))
         if ended or new:
-            self._run.note("stage", [end.staged.pk for end in ended], new)
-        has_room = left.jobs + len(new) < limit
-        if left.has_ended or (has_room and self.inputs["in"].sink.has_messages()):
+            self._run.note("stage", ended, new)
+        has_room = left + len(new) < limit
+        if len(ended) < len(over) or (has_room and self.inputs["in"].sink.has_messages()):
             self.run()
-        if left.jobs + len(new):
+        if left + len(new):
             self.suspend()
 
-    def _hand_on(self, port: str, message: Mapping[str, Any]) -> None:
-        _hand_on(self.outputs, port, message)
+    def _handed_on(self, over: Sequence[int]) -> Iterator[int]:
+        """Hand on the ends of jobs, one after the other; yield the ids of their rows."""
+        for end in _ends_of(self.node, over):
+            port, message = end.message
+            with context(**end.staged.context):
+                _hand_on(self.outputs, port, message)
+            yield end.staged.pk
 
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
@@ -134,7 +129,7 @@ class Jobs(Component):
                 new = _checked_job(job_type, packet.value, key, builder)
             except InvalidJobError as error:
                 said = storable_text(as_shown(self._run, str(error)))
-                self._hand_on("error", {"data": packet.value, "error": said})
+                _hand_on(self.outputs, "error", {"data": packet.value, "error": said})
                 continue
             taken += 1
             kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
@@ -155,7 +150,9 @@ def _hand_on(outputs: Mapping[str, Port], port: str, message: Mapping[str, Any])
 
 def _hand_on_less(port: Port, message: Mapping[str, Any], refused: InvalidPortError) -> None:
     less = {name: message[name] for name in ("data", "job") if name in message}
-    less["error"] = _why_less(message, refused)
+    kept = "result" if "result" in message else "error"
+    at_job = f" Job {message['job']} has its {kept} until it is pruned." if "job" in message else ""
+    less["error"] = f"{refused}{at_job}"
     try:
         port.write(less)
     except InvalidPortError:
@@ -171,11 +168,9 @@ def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -
     new = NewJob(job_type, value, job_key=_key_of(value, key))
     try:
         built = builder.build(new)
-    except HipqError:
+    except (HipqError, InterfaceError, OperationalError):
         raise
     except Exception as error:
-        if any(is_cut_off(error, alias) for alias in connections):
-            raise
         raise InvalidJobError(error_of(error)) from error
     return BoundJob(job_type, built.job_data, job_key=new.job_key)
 
@@ -190,15 +185,6 @@ def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) 
         raise FlowError(f"{STAGE}: limit={limit!r:.50}; give a number from 1 to {MAX_LIMIT:,}.")
 
 
-def _why_less(message: Mapping[str, Any], refused: InvalidPortError) -> str:
-    """Return what is said, in short, of a message that goes on without a part of it."""
-    said = message.get("error")
-    own = f"{said:.{OF_OWN_ERROR}}: " if isinstance(said, str) else ""
-    kept = "result" if "result" in message else "error"
-    at_job = f" Job {message['job']} has its {kept} until it is pruned." if "job" in message else ""
-    return f"{own}{refused}{at_job}"
-
-
 def _key_of(value: Any, field: str | None) -> str | None:
     if field is None:
         return None
@@ -210,50 +196,28 @@ def _key_of(value: Any, field: str | None) -> str | None:
     )
 
 
-def _ended_of(node: Node, most: int) -> tuple[list[EndedJob], Left]:
-    """Return jobs of a stage that have ended, `most` at the most, and what of the others."""
+def _jobs_of(node: Node) -> tuple[int, list[int]]:
+    """Return how many jobs a stage has, and the ids of the rows of those that have ended."""
     rows = StagedJob.objects.using(node.using).filter(node=node.pk).order_by("pk")
     noted = list(rows.values_list("pk", "job_id"))
-    live = _live([job for _, job in noted], node.using)
-    all_over = [(pk, job) for pk, job in noted if job not in live]
-    if not all_over:
-        return [], Left(len(noted))
-    over = all_over[: _how_many_fit(rows, [pk for pk, _ in all_over[:most]])]
-    found = Job.objects.using(node.using).filter(ids_in("pk", [job for _, job in over]))
-    jobs = {job.pk: _end_of(job) for job in found.select_related("job_type").defer("job_data")}
-    ended = [
-        EndedJob(row, jobs.get(row.job_id))
-        for row in rows.filter(ids_in("pk", [pk for pk, _ in over]))
-    ]
-    return ended, Left(len(noted) - len(ended), has_ended=len(over) < len(all_over))
+    live = Job.objects.using(node.using).live().filter(ids_in("pk", {job for _, job in noted}))
+    ids = set(live.values_list("pk", flat=True))
+    return len(noted), [pk for pk, job in noted if job not in ids]
+
+
+def _ends_of(node: Node, over: Sequence[int]) -> Iterator[EndedJob]:
+    """Yield the ends of jobs, a few of which are read at once: they may be large."""
+    for start in range(0, len(over), AT_ONCE):
+        part = over[start : start + AT_ONCE]
+        rows = list(StagedJob.objects.using(node.using).filter(ids_in("pk", part)).order_by("pk"))
+        found = Job.objects.using(node.using).filter(ids_in("pk", [row.job_id for row in rows]))
+        jobs = {job.pk: _end_of(job) for job in found.select_related("job_type").defer("job_data")}
+        yield from (EndedJob(row, jobs.get(row.job_id)) for row in rows)
 
 
 def _end_of(job: Job) -> tuple[str, Any, Any]:
     has_failed = job.outcome != Outcome.SUCCEEDED
     return job.outcome, job.result, shown(job, job.error) if has_failed else job.error
-
-
-def _how_many_fit(rows: QuerySet[StagedJob], ids: Sequence[int]) -> int:
-    """Return how many of these, one at least, one run can hold with their messages and results."""
-    result = Job.objects.using(rows.db).filter(pk=OuterRef("job_id")).values(size=_length("result"))
-    sizes = rows.filter(ids_in("pk", ids)).values_list(_length("data"), Subquery(result))
-    volume = 0
-    for count, (of_data, of_result) in enumerate(sizes):
-        volume += of_data + (of_result or 0)
-        if volume > MAX_VOLUME and count:
-            return count
-    return len(ids)
-
-
-def _length(column: str) -> Length:
-    return Length(Cast(column, TextField()))
-
-
-def _live(ids: Sequence[int], using: str) -> set[int]:
-    if not ids:
-        return set()
-    live = Job.objects.using(using).live().filter(ids_in("pk", set(ids)))
-    return set(live.values_list("pk", flat=True))
 
 
 def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
@@ -333,21 +297,10 @@ def _wake(nodes: Iterable[int], using: str) -> int:
     return len(pairs)
 
 
-class SweepOfStages:
-    """Goes through the jobs of stages, page by page, for ends that nobody has told of."""
-
-    def __init__(self) -> None:
-        self._after: dict[str, int] = {}
-
-    def run(self, config: InstanceSettings) -> int:
-        """Look at the next page; return how many stages were woken."""
-        using, after = config.database, self._after.get(config.name, 0)
-        rows = StagedJob.objects.using(using).filter(node__instance=config.name)
-        places = rows.only("node", "job_id")  # the data may be large
-        page = list(places.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
-        self._after[config.name] = page[-1].pk if len(page) == PAGE_SIZE else 0
-        live = _live([row.job_id for row in page], using)
-        idle = Node.objects.using(using).filter(
-            pk__in={row.node_id for row in page if row.job_id not in live}, job_id__isnull=True
-        )
-        return _wake(idle.values_list("pk", flat=True), using)
+def sweep_stages(config: InstanceSettings) -> int:
+    """Wake stages whose jobs have ended, which nobody has told them; return how many."""
+    using = config.database
+    live = Job.objects.using(using).live().filter(pk=OuterRef("job_id"))
+    rows = StagedJob.objects.using(using).filter(node__instance=config.name, node__job_id=None)
+    over = rows.exclude(Exists(live)).values_list("node_id", flat=True)
+    return _wake(over.distinct()[:PAGE_SIZE], using)

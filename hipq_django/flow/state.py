@@ -21,7 +21,7 @@ OF_FLOWS = "flow."
 class State(Mapping[str, Any]):
     """The state of a node. Each call reads or writes the database at once.
 
-    Values that a run sets, of its node or of a relative, are written when it ends; it sees them.
+    Values that a run sets are written when it ends; it sees those of its own node.
     """
 
     def __init__(self, node: Node, run: Any = None) -> None:

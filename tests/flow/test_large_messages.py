@@ -130,7 +130,6 @@ STAGE: dict[str, Any] = {
 
 @pytest.mark.usefixtures("give_back")
 def test_a_stage_hands_on_large_results_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipq_django.flow.stages.MAX_VOLUME", 5 * LARGE)
     monkeypatch.setattr(runs, "MAX_VOLUME", 5 * LARGE)
     root = flow.start(STAGE)
     given = [text(n) for n in range(12)]

@@ -179,25 +179,6 @@ def test_a_run_publishes_for_a_relative_when_it_ends(
     assert heard() == ["hello"]
 
 
-def test_a_run_sees_what_it_has_set_in_the_state_of_a_relative(
-    root: flow.Node, script: Script
-) -> None:
-    child, seen = relative(root, "child"), list[Any]()
-    child.state.set(a=1, b=2)
-
-    def perform(run: Any) -> None:
-        run.child("child").state.set(b=3, c=4)
-        run.child("child").state.unset("a")
-        run.children["graph"].state.set(d=5)
-        seen.append((run.child("child").state.all(), run.child("child").state.get("b")))
-
-    script.perform = perform
-    testing.run_inline(root)
-
-    assert seen == [({"b": 3, "c": 4}, 3)]
-    assert child.state.all() == {"b": 3, "c": 4}
-
-
 def test_a_run_that_terminates_the_tree_it_is_in_shuts_down_itself(script: Script) -> None:
     root = flow.start(Double, run=False)
     node = root.spawn("node", "t.scripted", run=False)

@@ -75,10 +75,6 @@ class Merge(_OfAll):
         return merged
 
 
-class _TooMuchError(Exception):
-    """More would be made of the values than may be written."""
-
-
 class _OfOne(Component):
     """Makes something of each value of `in`."""
 
@@ -89,11 +85,7 @@ class _OfOne(Component):
         names.sort(key=lambda name: name != "in")
         for values in self.each(*names):
             given = values if len(names) > 1 else (values,)
-            try:
-                for made in self.made(*given):
-                    self.out.write(made)
-            except _TooMuchError:
-                raise self._too_much(dict(zip(names, given, strict=True))) from None
+            self.out.write_many(self.made(*given))
 
     def bounded(self, values: Iterable[Any]) -> Iterator[Any]:
         """Yield values, as long as all of them together are no larger than a message may be.
@@ -107,17 +99,13 @@ class _OfOne(Component):
             yield value
 
     def check(self, fits: bool) -> None:
-        """Refuse the values if too much would be made of them."""
+        """Raise `FlowError` if too much would be made of the values."""
         if not fits:
-            raise _TooMuchError
-
-    def _too_much(self, values: dict[str, Any]) -> FlowError:
-        given = ", ".join(f"{name}={quoted(value)}" for name, value in values.items())
-        return FlowError(
-            f"{type(self).declaration.name}: of {given} it would make more than "
-            f"{self._run.settings.max_message_bytes:,} bytes of JSON (setting FLOW: "
-            "MAX_MESSAGE_BYTES); give it less, or let it make less of that."
-        )
+            raise FlowError(
+                f"{type(self).declaration.name}: of the values at the head of its in-ports it "
+                f"would make more than {self._run.settings.max_message_bytes:,} bytes of JSON "
+                "(setting FLOW: MAX_MESSAGE_BYTES); give it less, or let it make less of that."
+            )
 
     def made(self, *values: Any) -> Iterable[Any]:
         """Return what is written for the values: of `in`, then of the others by their names."""

@@ -20,9 +20,6 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.library.shaping import as_list
 from hipq_django.flow.values import MAX_HELD, WIDGET, as_text, size_of
 
-MAX_BEGUN = 10_000
-"""How many lists `flow.map` has begun at a time."""
-
 
 @component("flow.wait", public=True)
 class Wait(Component):
@@ -52,8 +49,7 @@ class WaitEach(Component):
             self.out.write(self.inputs["in"].read())
         else:
             self.run()
-        most = max(MAX_HELD, self._run.settings.max_message_bytes)
-        self.state.set(received=received.as_json(most))
+        self.state.set(received=received.as_json())
         if self.inputs["in"].size:
             self.suspend()
 
@@ -79,16 +75,9 @@ class _Received:
         self._counts.subtract(needed)
         return True
 
-    def as_json(self, most: int) -> list[list[Any]]:
-        """Return what is kept in the state; raise `FlowError` if it has more bytes than `most`."""
-        kept = [[self._elements[text], count] for text, count in self._counts.items() if count]
-        if size_of(kept) > most:
-            raise FlowError(
-                f"flow.wait_each: more than {most:,} bytes of JSON have come on each that no "
-                "list has taken; give the lists, or unset received in the state, which forgets all "
-                "that has come."
-            )
-        return kept
+    def as_json(self) -> list[list[Any]]:
+        """Return what is kept in the state."""
+        return [[self._elements[text], count] for text, count in self._counts.items() if count]
 
 
 @component("flow.map", public=True)
@@ -99,21 +88,15 @@ class Map(Component):
     element, out = Out(name="each"), Out()
 
     def perform(self) -> None:
-        waiting = list(self.state.get("waiting", []))
-        if len(waiting) < MAX_BEGUN:
-            waiting += self._begun()
+        waiting = [*self.state.get("waiting", []), *self._begun()]
         done = self._mapped(waiting, list(self.state.get("done", [])))
-        self._check_size(done)
         self.state.set(waiting=waiting, done=done)
-        if len(waiting) < MAX_BEGUN and self.inputs["in"].sink.has_messages():
-            self.run()
         if waiting:
             self.suspend()
 
     def _begun(self) -> Iterator[int]:
         """Write the elements of lists; yield how many each has."""
-        port = self.inputs["in"]
-        for _, value in zip(self._run.turns(), port, strict=False):
+        for value in self._some("in"):
             elements = as_list(value)
             self.outputs["each"].write_many(elements)
             yield len(elements)
@@ -134,14 +117,6 @@ class Map(Component):
             done.append(port.read())
         self.run()
         return done
-
-    def _check_size(self, done: list[Any]) -> None:
-        most = self._run.settings.max_message_bytes
-        if size_of(done) > most:
-            raise FlowError(
-                f"flow.map: what has come back for one list has more than {most:,} bytes of JSON "
-                "(setting FLOW: MAX_MESSAGE_BYTES); give shorter lists, or let less come back."
-            )
 
 
 @component("flow.delay", public=True)

@@ -26,7 +26,7 @@ from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching, ending
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
-from hipq_django.flow.stages import SweepOfStages
+from hipq_django.flow.stages import sweep_stages
 from hipq_django.flow.values import Rest
 from hipq_django.models import Worker
 from hipq_django.scheduler.companions import Persist
@@ -57,7 +57,6 @@ class Runs:
     """The companion of components; see `hipq_django.scheduler.companions.Companion`."""
 
     def __init__(self) -> None:
-        self._stages = SweepOfStages()
         self._left_alone = Isolation[int]("flow", "node")
 
     def prepare(self, claims: Sequence[Claim]) -> None:
@@ -111,7 +110,7 @@ class Runs:
         """Look after nodes whose run has ended in another way, jobs of stages, old defaults."""
         if not Node.objects.using(config.database).exists():
             return 0
-        moved = dispatching.sweep(config, self._left_alone) + self._stages.run(config)
+        moved = dispatching.sweep(config, self._left_alone) + sweep_stages(config)
         return moved + dispatching.sweep_defaults(config)
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hipq_django.database.isolation import Isolation
-from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.flow.family import delete_rows, ids_of_tree
+from hipq_django.flow.family import delete_tree, ids_of_tree
 from hipq_django.flow.models import Node
-from hipq_django.flow.publishing import announce
 from hipq_django.flow.values import Rest
 
 
 def delete_doomed(terminated: Collection[int], left_alone: Isolation[int], using: str) -> None:
     """Delete the doomed trees to which terminated nodes belong, where all others are that, too."""
-
     for root in _doomed_among(terminated, using):
-        with left_alone.apart(root), worker_transaction(using):
-            _delete(root, using)
+        ids = ids_of_tree(root, using)
+        rows = Node.objects.using(using).filter(ids_in("pk", ids))
+        if not rows.exclude(rest=Rest.TERMINATED).exists():
+            with left_alone.apart(root), worker_transaction(using):
+                delete_tree(ids, using, skip_locked=True)
 
 
 def _doomed_among(nodes: Collection[int], using: str) -> list[int]:
@@ -35,17 +35,3 @@ def _doomed_among(nodes: Collection[int], using: str) -> list[int]:
         doomed |= {pk for pk, _, is_doomed in found if is_doomed}
         level = {parent for _, parent, _ in found if parent is not None} - seen
     return sorted(doomed)
-
-
-def _delete(root: int, using: str) -> None:
-    ids = ids_of_tree(root, using)
-    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
-    if rows.exclude(rest=Rest.TERMINATED).exists():
-        return
-    tree = {row.pk: row for row in locked(rows, skip_locked=True, to_delete=True)}
-    if len(tree) < len(ids) or ids_of_tree(root, using) != ids:
-        return
-    is_terminated = all(row.rest == Rest.TERMINATED for row in tree.values())
-    if tree[root].doomed and is_terminated and delete_rows(ids, using, skip_locked=True):
-        gone = [(pk, {"deleted": True}) for pk in ids]
-        announce(gone, tree[root].instance, using, skip_locked=True)

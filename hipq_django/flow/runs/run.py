@@ -34,11 +34,11 @@ from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.ports import InRun
 from hipq_django.flow.runs.unread import UnreadMessages, Volume
-from hipq_django.flow.runs.verbs import RELATIVE, kept_options
+from hipq_django.flow.runs.verbs import kept_options
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import State, own_values, stored_values
 from hipq_django.flow.statements import UnreadMessage
-from hipq_django.flow.values import MAX_VOLUME, Effects, PortName, Verb, Write
+from hipq_django.flow.values import MAX_VOLUME, Effects, PortName, Write
 from hipq_django.job_types.registry import sensitive_fields
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim, Result
@@ -289,18 +289,12 @@ class Run:
         return State(self.node, self)
 
     def state_values(self, node: Node) -> dict[str, Any]:
-        """Return the state of the node or a relative, with the changes of this run."""
+        """Return the state of the node with the changes of this run, or that of a relative."""
         if node is self.node:
             return self.state_now()
-        values = verbs.changed_state(stored_values(node), self._verbs_of(node))
+        values = stored_values(node)
         self.learn(own_values(values))
         return values
-
-    def _verbs_of(self, node: Node) -> Iterator[Verb]:
-        """Yield the verbs noted for a relative, in their order."""
-        for verb, args, options in (*self.done.verbs, *self.doing.verbs):
-            if verb == RELATIVE and args[0] == node.pk:
-                yield args[1], args[2:], options
 
     def state_now(self) -> dict[str, Any]:
         """Return all values of the state with the changes of this run."""

@@ -5,7 +5,7 @@ All that is noted is JSON: it outlives the process of a run that waits for its a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
 from hipq_django.flow.stages import stage
-from hipq_django.flow.values import Verb, stored_json
+from hipq_django.flow.values import stored_json
 
 if TYPE_CHECKING:
     from hipq_django.flow.runs.run import Run
@@ -201,16 +201,6 @@ _ASKED: dict[str, Callable[..., Any]] = {
 def kept_options(new: NewJob) -> dict[str, Any]:
     """Return the options of a job in JSON, in which a run keeps them for `_enqueue`."""
     return in_json(given_values(new))
-
-
-def changed_state(state: dict[str, Any], noted: Iterable[Verb]) -> dict[str, Any]:
-    """Return the state of a relative after the noted verbs."""
-    for verb, args, _ in noted:
-        if verb == "state.set":
-            state = state | args[0]
-        elif verb == "state.unset":
-            state = {key: value for key, value in state.items() if key not in args}
-    return state
 
 
 # At its end

@@ -18,10 +18,6 @@ def perform(self: flow.Component) -> None:
     """Stand for code that is never called."""
 
 
-async def yields_later(x: Any) -> Any:
-    yield x
-
-
 def all_of_them(*xs: Any) -> Any:
     return xs
 
@@ -41,7 +37,6 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "option of a port": (with_ports(a=flow.In(defualt=1)), {}, "'defualt', did you mean 'default'"),
     "default of a port": (with_ports(a=flow.In(int, default="1")), {}, "port 'a' takes int"),
     "no perform": (type("NoPerform", (flow.Component,), {}), {}, r"needs to be a flow\.Component"),
-    "async function yields": (yields_later, {}, "the function is async and yields"),
     "function of many": (all_of_them, {}, "parameter 'xs' cannot be given by its name"),
     "runaway": (None, {"runaway": "terminat"}, "runaway 'terminat': give 'slow' or 'terminate'"),
     "wake_parent": (None, {"wake_parent": "change"}, "wake_parent 'change': give 'always'"),

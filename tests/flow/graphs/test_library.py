@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.library import filtering, waiting
+from hipq_django.flow.library import filtering
 from hipq_django.flow.models import Message
 from tests.testapp.flows import Script
 
@@ -152,30 +151,6 @@ def test_map_takes_what_comes_back_by_and_by() -> None:
     testing.drain()
 
     assert list(node.outputs["out"]) == [COUNTED]
-
-
-@pytest.mark.parametrize(
-    ("component", "said"),
-    [
-        ("flow.map", "what has come back for one list has more than 100 bytes"),
-        ("flow.wait_each", "more than 100 bytes of JSON have come on each"),
-    ],
-)
-def test_what_waits_for_others_has_a_bound(
-    component: str, said: str, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
-    monkeypatch.setattr(waiting, "MAX_HELD", 100)
-    settings.HIPQ = {"default": {"FLOW": {"MAX_MESSAGE_BYTES": 100}}}
-    begun = {"in": [[1, 2, 3]]} if component == "flow.map" else {}
-    node = flow.start(component, data={**begun, "each": ["x" * 50, "y" * 50]})
-    with pytest.raises(flow.FlowError, match=said):
-        testing.drain()
-    assert node.inputs["each"].size == 2
-    if not begun:
-        node.inputs["in"].write(["x" * 50])
-        node.run(force=True)
-        testing.drain()
-        assert list(node.outputs["out"]) == [["x" * 50]]
 
 
 @pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])

@@ -109,7 +109,7 @@ def test_a_child_is_disowned_while_its_graph_is_changed(holds: bool, steps: Step
     assert one.status == "completed"
 
 
-@decided_by("runs.doomed.locked")
+@decided_by("family.locked")
 def test_a_node_is_run_by_force_while_its_doomed_tree_is_deleted(
     holds: bool, steps: Steps, dispatch: Dispatch
 ) -> None:
