@@ -10,6 +10,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from asgiref.sync import async_to_sync, sync_to_async
+from django.utils.functional import cached_property
 
 from hipq_django.api.finishing import ending
 from hipq_django.database.transactions import bound_silence
@@ -53,6 +54,8 @@ class Component:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._named: dict[str, Node | None] = {}
+        """The children that the code has asked for by their names."""
 
     @classmethod
     def check_args(cls, args: Sequence[Any]) -> None:
@@ -112,19 +115,25 @@ class Component:
         """The values that the node keeps."""
         return self._run.state
 
-    @property
+    @cached_property
     def parent(self) -> Node | None:
-        """The parent, or None; verbs on it are done when the run ends."""
-        return self._run.parent
+        """The parent, or None; verbs on it are done when the run ends.
 
-    @property
+        None also if it has let the node go since, and is deleted.
+        """
+        return self._run.parent()
+
+    @cached_property
     def children(self) -> dict[str, Node]:
         """The children by their names; verbs on them are done when the run ends."""
-        return self._run.children
+        return {name: self._run.relative(row) for name, row in self.node.children.items()}
 
     def child(self, name: str) -> Node | None:
         """Return a child, or None; one that this run spawns is there in the next run."""
-        return self._run.child(str(name))
+        if name not in self._named:
+            found = self.node.child(str(name))
+            self._named[name] = found and self._run.relative(found)
+        return self._named[name]
 
     @property_twin
     def aparent(self) -> Node | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hipq_django.domain.redaction import quoted
@@ -60,10 +60,6 @@ class PortOptions:
             "meta": dict(self.meta),
         }
 
-    def renamed(self, name: str) -> PortOptions:
-        """Return the same for a port that a `*` stands for."""
-        return PortOptions(name, self.type, self.default, self.mode, self.channels, self.meta)
-
 
 def checked_port_name(name: object) -> str:
     """Return the name of a port; raise `InvalidPortError` if it is none."""
@@ -97,8 +93,7 @@ def port_options(name: str, options: Mapping[str, Any]) -> PortOptions:
     default = options.get("default", NOTHING)
     if default is NOTHING:
         return known
-    value = checked_message(default, known)
-    return PortOptions(name, known.type, value, mode, known.channels, known.meta)
+    return replace(known, default=checked_message(default, known))
 
 
 def _checked_meta(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,6 @@ def examine(config: InstanceSettings) -> Iterator[Finding]:
     yield from _undeclared(config)
     yield from _unread_outputs(config)
     yield from _observers_of_themselves(config)
-    yield from _missing_ports(config)
     yield from _undeclared_ports(config)
 
 
@@ -142,26 +141,6 @@ def _declared(config: InstanceSettings) -> Iterator[tuple[ComponentDeclaration, 
         if isinstance(declared, ComponentDeclaration):
             nodes = Node.objects.using(config.database).filter(job_type=pk).order_by("pk")
             yield declared, nodes[:COUNT_LIMIT]
-
-
-def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
-    using = config.database
-    for declared, oldest in _declared(config):
-        for direction, side in SIDES.items():
-            for port in declared.ports(direction):
-                rows = NodePort.objects.using(using).filter(
-                    node=OuterRef("pk"), direction=direction, name=port
-                )
-                nodes = Node.objects.using(using).filter(~Exists(rows), pk__in=oldest.values("pk"))
-                if found := nodes.order_by("pk").first():
-                    yield warning(
-                        "missing_port", f"component {declared.name}",
-                        f"{found}, and maybe others, has no {direction}-port {port!r}",
-                        "this release declares it and the node is older",
-                        "whoever uses the port next makes it; "
-                        f"node.set_ports({side}={{}}) makes it at once, and removes "
-                        "the ports and defaults that were given to the node",
-                    )  # fmt: skip
 
 
 def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:

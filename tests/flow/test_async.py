@@ -13,7 +13,6 @@ from asgiref.sync import async_to_sync
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.aliases import Aliases
-from hipq_django.flow.models import LogEntry
 from hipq_django.flow.state import State
 from hipq_django.models import Job
 from tests.declaring import Declare
@@ -76,25 +75,6 @@ def test_ports_in_async_code(node: flow.Node) -> None:
             await node.inputs.aget("nubmer")  # type: ignore[attr-defined]  # as above
 
     in_loop(code)
-
-
-@pytest.mark.usefixtures("all_is_logged")
-def test_a_group_in_async_code_is_one_entry(node: flow.Node) -> None:
-    other = flow.start("t.double", run=False)
-
-    async def code() -> None:
-        ports = [await each.inputs.aget("number") for each in (node, other)]  # type: ignore[attr-defined]  # of ports
-        async with flow.agroup():
-            with flow.group(notify=False):  # its entry is that of the outer one
-                await ports[0].awrite(1)
-            await ports[1].awrite(2)
-        await ports[0].awrite(3)
-
-    in_loop(code)
-    entries = LogEntry.objects.order_by("pk").values_list("entry", flat=True)
-    written = [[line["data"] for line in entry["write"]] for entry in entries]
-    assert written == [[[1], [2]], [[3]]]
-    assert (testing.due(node), testing.due(other)) == (1, 1)
 
 
 def test_the_kit_runs_nodes_in_async_code(node: flow.Node) -> None:

@@ -133,17 +133,3 @@ def test_ports_of_several_instances_are_not_joined(act: Callable[[Port, Port], A
 
     assert source.outputs["out"].size == 1
     assert near.inputs["in"].size == far_one.inputs["in"].size == 0
-
-
-def test_a_run_does_not_adopt_the_node_that_got_the_id_of_another_one(script: Script) -> None:
-    """SQLite gives the id of a node whose start was rolled back to another node."""
-    node, other = flow.start("t.scripted", run=False), flow.start("flow.connect", run=False)
-    gone = flow.get(other.pk)
-    gone.create_time = node.create_time  # what was read before the id was given anew
-    script.perform = lambda run: run.adopt(gone, "kid")
-
-    testing.run_inline(node, errors=False)
-    testing.drain(errors=False)
-    assert node.status == "failed"
-    assert f"names node {other.pk}, which is gone" in flow.get(node.pk).error
-    assert node.children == {}

@@ -12,7 +12,6 @@ import pytest
 from django.db import connection
 
 from hipq_django import flow
-from hipq_django.flow import testing
 from hipq_django.flow.models import Message, Node, NodePort
 
 pytestmark = pytest.mark.django_db
@@ -58,17 +57,6 @@ def test_a_tree_is_terminated_and_deleted(tree: flow.Node, is_heard: bool) -> No
 
     assert [*Node.objects.all()] == [other]
     assert not NodePort.objects.exclude(node=other.pk).exists()
-
-
-@pytest.mark.conformance
-def test_a_doomed_tree_that_was_adopted_is_deleted_by_a_worker(tree: flow.Node) -> None:
-    parent = flow.start("flow.widget", run=False)
-    parent.adopt(tree, "large")
-    assert parent.child("large") == tree
-    tree.terminate(delete=True, force=True)
-    testing.drain()
-
-    assert [*Node.objects.all()] == [parent]
 
 
 def test_messages_are_moved_and_connected() -> None:

@@ -132,20 +132,6 @@ def test_a_node_follows_its_component_to_another_queue() -> None:
 # Ports
 
 
-def test_a_node_keeps_its_ports_as_they_were_declared() -> None:
-    release()
-    spec = {"nodes": {"x": {"component": MOVED}}}
-    graph = flow.start(spec)
-    node = graph.child("x")
-    assert node is not None
-    release(limit=800)
-    graph.apply(spec)
-    assert node.inputs["limit"].default == 500
-    node.set_ports(inputs={})
-
-    assert node.inputs["limit"].default == 800
-
-
 GROWING = "t.growing"
 
 

@@ -11,7 +11,6 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
@@ -161,32 +160,6 @@ def test_what_shutdown_raises() -> None:
     assert LogEntry.objects.get().entry["error"] == f"CodeError: {MASK} is locked"
 
 
-@flow.component("t.takes_out")
-class TakesOut(flow.Component):
-    """Quotes what it takes out of what it was given."""
-
-    def perform(self, order: dict[str, Any]) -> Any:
-        if order:
-            raise CodeError(order.pop("card"))
-        self.job.set_key("asked")
-        return hipq.WAIT
-
-    def on_response(self, response: dict[str, Any]) -> None:
-        raise CodeError(response.pop("card"))
-
-
-@pytest.mark.parametrize("order", [{"card": CARD}, {}], ids=["argument", "response"])
-def test_what_the_code_takes_out_of_what_it_was_given(order: dict[str, Any]) -> None:
-    node = flow.start(TakesOut, args=[order])
-    testing.drain(errors=False)
-    if not order:
-        hipq.complete("t.takes_out", "asked", {"card": CARD})
-        testing.drain(errors=False)
-
-    assert flow.Node.objects.get(pk=node.pk).error == f"CodeError: {MASK}"
-    assert CARD not in all_that_is_stored(node)
-
-
 def test_what_a_group_has_read_and_written(settings: Any) -> None:
     default = {**settings.HIPQ["default"], "FLOW": {"LOG": "all"}}
     settings.HIPQ = {**settings.HIPQ, "default": default}
@@ -205,27 +178,6 @@ def test_what_a_group_has_read_and_written(settings: Any) -> None:
     said = json.dumps([m.data for p in heard.ports.all() for m in p.messages.all()])
     assert "write" in said
     assert CARD not in said
-
-
-@pytest.mark.parametrize(
-    ("lines", "stored"),
-    [
-        ([{"card": CARD, "data": 5}], [{"card": MASK, "data": 5}]),
-        ([{"note": f"of {CARD}"}, {"card": CARD}], [{"note": f"of {MASK}"}, {"card": MASK}]),
-        (
-            [{"node": 1, "input": "card", "data": [CARD, 2], "card": CARD, "note": CARD}],
-            [{"node": 1, "input": "card", "data": [MASK, MASK], "card": MASK, "note": MASK}],
-        ),
-    ],
-    ids=["data", "text", "more"],
-)
-@pytest.mark.parametrize("key", ["read", "write"])
-def test_an_entry_with_lists_of_its_own(key: str, lines: list[Any], stored: list[Any]) -> None:
-    flow.log({key: lines, "note": f"for {CARD}"})
-
-    entry = LogEntry.objects.get().entry
-    assert entry[key] == stored
-    assert entry["note"] == f"for {MASK}"
 
 
 def test_a_poisoned_message_comes_out_whole() -> None:

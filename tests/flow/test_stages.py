@@ -15,7 +15,6 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
 from hipq_django.flow.models import StagedJob
-from hipq_django.flow.runs import ending
 from hipq_django.flow.runs.companion import Runs
 from hipq_django.models import Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
@@ -353,38 +352,6 @@ def test_a_run_that_ends_with_a_tuple_leaves_the_others_to_the_next_run(
     assert "has ended" not in caplog.text
 
 
-@flow.component("t.one_by_one_finishing")
-class AnsweredFinishing(flow.Component):
-    """Takes a message, asks, and hands on the answer; ends its run by itself."""
-
-    day, done = flow.In(), flow.Out()
-
-    def perform(self) -> Any:
-        day = self.day.read()
-        if day is flow.NOTHING:
-            self.suspend()
-        self.job.set_key(f"day-{day}")
-        return hipq.WAIT
-
-    def on_response(self, response: Any) -> None:
-        with self.finishing():
-            self.done.write(response)
-
-
-def test_a_run_that_was_answered_leaves_other_messages_to_the_next_run() -> None:
-    node = flow.start(AnsweredFinishing, data={"day": [1, 2, 3]})
-    worker = HandWorker()
-    for day in (1, 2, 3):
-        worker.run_until_idle()
-        hipq.complete("t.one_by_one_finishing", f"day-{day}", day)
-    worker.run_until_idle()
-
-    assert list(node.outputs["done"]) == [1, 2, 3]
-    assert node.inputs["day"].size == 0
-    assert node.status in ("suspended", "completed")
-    assert testing.due(node) == 0
-
-
 def test_a_run_that_is_over_cannot_finish(component: Any) -> None:
     def code(self: flow.Component) -> None:
         self.outputs["out"].write(self.inputs["in"].read())
@@ -400,29 +367,3 @@ def test_a_run_that_is_over_cannot_finish(component: Any) -> None:
     assert node.inputs["in"].size == 1
     assert node.outputs["out"].size == 0
     assert node.status == "failed"
-
-
-@pytest.fixture
-def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse to wait: nothing is locked."""
-
-    def sleep(seconds: float) -> None:
-        raise AssertionError(f"waits for {seconds} s")
-
-    monkeypatch.setattr("hipq_django.flow.runs.ending.time.sleep", sleep)
-
-
-@pytest.mark.usefixtures("no_wait")
-def test_an_answer_comes_to_a_run_that_finishes_and_whose_message_was_taken_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As without `finishing`: it cannot read anew, so it counts as well, and at once."""
-    monkeypatch.setattr(ending, "LOCK_SECONDS", -1)
-    node, worker = flow.start(AnsweredFinishing, data={"day": [1]}), HandWorker()
-    worker.run_until_idle()
-    assert node.inputs["day"].read() == 1
-    hipq.complete("t.one_by_one_finishing", "day-1", "yes")
-    worker.run_until_idle()
-
-    assert list(node.outputs["done"]) == ["yes"]
-    assert node.status in ("suspended", "completed")

@@ -16,7 +16,7 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.models import LogEntry, NodePort, Wake
+from hipq_django.flow.models import LogEntry, Wake
 from hipq_django.flow.upkeep import examine
 from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance.retention import prune
@@ -101,19 +101,6 @@ def test_the_doctor_names(make: Callable[[], object], expected: list[str]) -> No
     assert found() == expected
 
 
-def test_the_doctor_names_ports_that_rows_lack() -> None:
-    node = flow.start(Recorder, run=False)
-    NodePort.objects.filter(node=node, name="b").delete()
-    node.run()
-    testing.drain()
-
-    [finding] = examine(get_instance("default"))
-    assert finding.code == "missing_port"
-    assert finding.what_to_do.startswith("whoever uses the port next makes it; node.set_ports")
-    node.set_ports(inputs={})
-    assert found() == []
-
-
 def withdraw() -> None:
     """Let no code declare the component `t.released`."""
     if (before := get_declared("default", "t.released")) is not None:
@@ -151,13 +138,3 @@ def test_the_doctor_names_ports_that_a_release_declares_no_more(release: Release
     for node in nodes:
         node.set_ports(inputs={"given": {}})
     assert found() == []
-
-
-def test_the_doctor_names_an_output_behind_many_that_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("hipq_django.flow.upkeep.MANY_UNREAD", 2)
-    for count in (*[1] * 6, 3, 2, 3):
-        flow.start(Recorder, run=False).outputs["out"].write_many(range(count))
-
-    assert found() == ["unread_output"] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow import creating, lifecycle
@@ -100,7 +101,7 @@ def set_ports(
     old = own | creating.merged(declared, direction, before.options(direction))
     new = own | creating.merged(declared, direction, wanted.options(direction))
     if ANY in new:
-        new |= {name: new[ANY].renamed(name) for name in (kept & old.keys()) - new.keys()}
+        new |= {name: replace(new[ANY], name=name) for name in (kept & old.keys()) - new.keys()}
     return creating.change_ports(child, direction, old, new)
 
 

@@ -38,11 +38,6 @@ def graph(name: str, spec: Mapping[str, Any], *, instance: str = DEFAULT) -> str
     return name
 
 
-def declared_graphs(instance: str) -> dict[str, Mapping[str, Any]]:
-    """Return the graphs that code has named."""
-    return {name: spec for (inst, name), spec in GRAPHS.items() if inst == instance}
-
-
 def is_declared(instance: str, name: str) -> bool:
     """Return whether code gives this name to a graph, a component or a job type."""
     return (instance, name) in GRAPHS or get_declared(instance, name) is not None

@@ -302,32 +302,14 @@ class Run:
 
     # Family
 
-    @cached_property
     def parent(self) -> Node | None:
-        """The parent; None also if it has let the node go since, and is deleted."""
-        if self.node.parent_id is None:
-            return None
-        found = Node.objects.using(self.using).filter(pk=self.node.parent_id).first()
-        return None if found is None else read_by(self, found)
+        """Return the parent, which may be gone since the run was loaded."""
+        found = Node.objects.using(self.using).filter(pk=self.node.parent_id or 0).first()
+        return found and self.relative(found)
 
-    @cached_property
-    def children(self) -> dict[str, Node]:
-        """The children by their names."""
-        return {name: read_by(self, row) for name, row in self.node.children.items()}
-
-    @cached_property
-    def _named(self) -> dict[str, Node | None]:
-        """The children that the code has asked for by their names."""
-        return {}
-
-    def child(self, name: str) -> Node | None:
-        """Return a child, or None; of many children that one alone is read."""
-        if "children" in vars(self):
-            return self.children.get(name)
-        if name not in self._named:
-            found = self.node.child(name)
-            self._named[name] = found and read_by(self, found)
-        return self._named[name]
+    def relative(self, node: Node) -> Node:
+        """Return a node whose verbs are done when the run ends."""
+        return read_by(self, node)
 
     def rests_of_children(self) -> set[str]:
         """Return the rests of the children."""

@@ -145,7 +145,7 @@ def _ask_apply(run: Run, node: Node, spec: Mapping[str, Any]) -> None:
 
 def _ask_adopt(run: Run, node: Node, orphan: Node, name: str) -> None:
     check_kin("adopt", node, orphan)
-    _note(run, node, "adopt", orphan.pk, checked_child_name(name), **_which(orphan))
+    _note(run, node, "adopt", orphan.pk, checked_child_name(name))
 
 
 def _ask_disown(run: Run, node: Node, child: Node | str) -> None:
@@ -153,12 +153,7 @@ def _ask_disown(run: Run, node: Node, child: Node | str) -> None:
         _note(run, node, "disown", child)
     else:
         check_kin("disown", node, child)
-        _note(run, node, "disown", child.pk, **_which(child))
-
-
-def _which(node: Node) -> dict[str, Any]:
-    """Return the create time of a node: SQLite may give its id to another one."""
-    return {"created": node.create_time.isoformat()}
+        _note(run, node, "disown", child.pk)
 
 
 def _set_state(run: Run, node: Node, values: dict[str, Any]) -> None:
@@ -210,12 +205,12 @@ def _spawn(node: Node, component: str | dict[str, Any], **options: Any) -> None:
     applying.start(component, parent=node, instance=node.instance, **options)
 
 
-def _adopt(node: Node, orphan: int, name: str, created: str = "") -> None:
-    family.adopt(node, _node(node, orphan, created), name)
+def _adopt(node: Node, orphan: int, name: str, **_: Any) -> None:  # of an older release
+    family.adopt(node, _node(node, orphan), name)
 
 
-def _disown(node: Node, child: int | str, created: str = "") -> None:
-    family.disown(node, child if isinstance(child, str) else _node(node, child, created))
+def _disown(node: Node, child: int | str, **_: Any) -> None:  # of an older release
+    family.disown(node, child if isinstance(child, str) else _node(node, child))
 
 
 def _at_port(node: Node, verb: str, place: Place, *given: Sequence[Any]) -> None:
@@ -250,10 +245,10 @@ def _port(node: Node, place: Place) -> Port:
     return Port(node if owner == node.pk else _node(node, owner), direction, name)
 
 
-def _node(node: Node, pk: int, created: str = "") -> Node:
-    """Return a node that a run has noted; runs of an older release do not say when it was made."""
+def _node(node: Node, pk: int) -> Node:
+    """Return a node that a run has noted."""
     found = Node.objects.using(node.using).filter(pk=pk).first()
-    if found is None or (created and datetime.fromisoformat(created) != found.create_time):
+    if found is None:
         raise UnknownNodeError(f"{node} names node {pk}, which is gone.")
     return found
 

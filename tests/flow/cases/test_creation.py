@@ -9,8 +9,6 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.models import Node
-from hipq_django.models import Job
 from tests.testapp.flows import Double, Quiet, Recorder, Sum
 
 pytestmark = pytest.mark.django_db
@@ -176,20 +174,3 @@ def test_case_021(listening: Callable[[flow.Node], list[str]]) -> None:
     testing.drain()
 
     assert listening(node) == []
-
-
-@pytest.mark.parametrize("key", ["node", "shutdown"])
-def test_the_data_of_jobs_have_no_key_that_each_run_sets(key: str) -> None:
-    data = {"region": "east", key: True}
-
-    with pytest.raises(
-        hipq.InvalidJobError, match=f"job's data has the key '{key}', which each run"
-    ):
-        flow.start(Recorder, job={"data": data})
-
-    node = flow.start(Recorder, run=False, job={"data": {"region": "east"}})
-    Node.objects.filter(pk=node.pk).update(job_options={"data": data})  # as of an older release
-    node.run()
-    testing.drain()
-    assert node.status == "completed"
-    assert Job.objects.get().job_data == {"region": "east", "node": node.pk}

@@ -10,7 +10,6 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, Request
-from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
 from tests.testapp.flows import Asks, Double, Recorder, Script
 
@@ -30,22 +29,6 @@ def test_case_043() -> None:
     with hipq.testing.travel(seconds=61):
         testing.drain()
     assert Recorder.calls == ["startup", "perform"]
-
-
-def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:
-    """Its run does nothing any more and ends at once; it does not come again and again."""
-    node = flow.start(Recorder)
-    token = node.lock(3_600)
-    testing.drain()
-    assert token
-    node.terminate()
-    testing.drain()
-    assert (Recorder.calls, node.status) == ([], "terminating")
-    assert Job.objects.live().get().job_data["shutdown"]
-    assert node.unlock(token)
-    testing.drain()
-
-    assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
 
 
 def test_case_044(script: Script) -> None:

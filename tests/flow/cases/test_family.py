@@ -7,7 +7,7 @@ import pytest
 from hipq_django import flow
 from hipq_django.flow import testing
 from tests.flow.conftest import in_status
-from tests.testapp.flows import Double, Fib, Recorder, Script
+from tests.testapp.flows import Double, Fib, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -108,27 +108,6 @@ def test_case_071() -> None:
     for change in (lambda: node.state.set(a=1), lambda: node.state.unset("a"), node.state.all):
         with pytest.raises(flow.NodeDeletedError):
             change()
-
-
-@pytest.mark.conformance
-def test_a_state_is_changed_beside_what_flows_keep_in_it(script: Script) -> None:
-    def perform(run: Any) -> None:
-        Recorder.seen += run.each("item")
-
-    script.perform = perform
-    graph = flow.start({"nodes": {"a": {"component": "t.double"}}})
-    node = flow.start("t.scripted", inputs={"item": {"default": 7}})
-    testing.drain()
-    spec = graph.graph
-    for changed in (graph, node):
-        changed.state.set(old=1)
-
-        assert changed.state.change(lambda state: {"values": len(state)}) == {"values": 1}
-        assert changed.state.all() == {"values": 1}
-        changed.run()
-    testing.drain()
-    assert graph.graph == spec
-    assert Recorder.seen == [7]  # the default that it has seen has not changed
 
 
 @pytest.mark.parametrize("key", ["flow.spec", "flow.each:a,b"])

@@ -40,12 +40,6 @@ def waiting_function(x: Any) -> Any:
     return hipq.WAIT
 
 
-@flow.component("t.waiting_generator")
-def waiting_generator(x: Any) -> Any:
-    """Yields WAIT."""
-    yield "out", hipq.WAIT
-
-
 @flow.component("t.returns")
 class Returns(flow.Component):
     """Returns what a run cannot return."""
@@ -73,7 +67,6 @@ RETURNED: dict[str, tuple[Any, dict[str, Any], str]] = {
         "startup returned hipq_django.WAIT, but only",
     ),
     "function": (waiting_function, {"data": {"x": [1]}}, "is a function and returned hipq"),
-    "yielded": (waiting_generator, {"data": {"x": [1]}}, "is a function and returned hipq"),
     "dict": (Returns, {"args": [{"a": 5}]}, "returned {'a': 5}; write results to out-ports"),
     "no on_response": (Returns, {}, "returned WAIT, but it has no method on_response"),
     "twice": (WaitsTwice, {}, "on_response returned WAIT, but the answer has come"),
@@ -115,12 +108,8 @@ def test_a_run_gathers_no_jobs(script: Script) -> None:
 
 ACTS: dict[str, Callable[[Any], Any]] = {
     "run": lambda run: run.run(),
-    "terminate": lambda run: run.terminate(),
-    "delete": lambda run: run.delete(),
     "suspend": lambda run: run.suspend(),
     "write": lambda run: run.out.write(2),
-    "state": lambda run: run.state.set(a=2),
-    "log": lambda run: run.log("late"),
     "spawn": lambda run: run.spawn("late", "t.double"),
     "finish": lambda run: run.finishing().__enter__(),
 }

@@ -112,15 +112,6 @@ NOW_AND_LATER: dict[str, Callable[[flow.Node], Any]] = {
 }
 
 
-def test_a_moment_and_some_seconds_are_not_given_together(script: Script) -> None:
-    node = flow.start("t.scripted", run=False)
-    with pytest.raises(flow.FlowError, match="give one of them"):
-        node.run(at=5, wait=5)
-    script.perform = lambda run: run.run(at=5, wait=5)
-    with pytest.raises(flow.FlowError, match="give one of them"):
-        testing.run_inline(node)
-
-
 LATER: dict[str, Callable[[flow.Node], Any]] = {"later": lambda node: node.run(wait=3600)}
 
 
@@ -147,18 +138,6 @@ def test_a_later_run_that_is_asked_for_while_the_node_is_paused(ask: str) -> Non
 
     assert Recorder.calls == ["startup", "perform"]  # it looks at what came meanwhile
     runs_later(node)
-
-
-@pytest.mark.conformance
-def test_a_terminated_node_forgets_its_later_run() -> None:
-    node = flow.start(Recorder, run=False)
-    node.run(wait=3600)
-    node.terminate()
-    testing.drain()
-    node.run(force=True)
-    testing.drain()
-
-    assert node.status == "completed"
 
 
 def test_case_028() -> None:

@@ -51,16 +51,6 @@ def test_code_cannot_name_a_graph_like_this(name: Any, spec: Any, said: str) -> 
     assert errors_of(flow.check({"nodes": {"a": {"component": "t.twice"}}})) == []
 
 
-@pytest.mark.parametrize(
-    "options", [{"name": "t.twice"}, {"name": "t.new", "aliases": ["t.twice"]}]
-)
-def test_no_component_is_named_like_a_graph(options: dict[str, Any]) -> None:
-    flow.graph("t.twice", TWICE)
-
-    with pytest.raises(hipq.InvalidJobTypeError, match="given this name to a graph in instance"):
-        flow.component(**options)(lambda x: x)
-
-
 @pytest.mark.parametrize("kind", ["spec", "named in code", "kept in the database"])
 def test_a_run_spawns_a_graph(kind: str, script: Script) -> None:
     if kind == "named in code":

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry as AdminLogEntry
 from django.db import DatabaseError, connection
 
 import hipq_django as hipq
@@ -36,24 +35,6 @@ LOCK_MESSAGES = "LOCK TABLE hipq_flow_message IN ACCESS EXCLUSIVE MODE"
 def job_of(node: flow.Node) -> Job:
     node.refresh_from_db()
     return Job.objects.get(pk=node.job_id or 0)
-
-
-def test_a_block_whose_commit_is_refused_undoes_all(worker: FlowWorker, script: Script) -> None:
-    """A key of Django's is looked up at the commit."""
-
-    def perform(run: Any) -> None:
-        for user in run.each("item"):
-            run.out.write(user)
-            with run.finishing():
-                AdminLogEntry.objects.create(user_id=user, action_flag=1, object_repr="x")
-
-    script.perform = perform
-    node = flow.start("t.scripted", data={"item": [99_999]})
-    worker.run_until_idle()
-
-    assert node.status == "failed"
-    assert node.inputs["item"].peek(2) == [99_999]
-    assert node.outputs["out"].size == 0
 
 
 def test_what_comes_while_a_run_waits_for_its_answer_is_seen_after_it() -> None:
@@ -300,46 +281,6 @@ def test_a_tree_that_cannot_be_deleted_stops_no_other(
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
-def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: FlowWorker) -> None:
-    node = flow.start(EachAfterAnswer, args=[fails], data={"asked": ["why"], "x": [1, 2]})
-    worker.run_until_idle()
-    hipq.complete("t.each_after_answer", "key", "yes")
-    worker.run_until_idle()
-    out, left = list(node.outputs["out"]), [node.inputs[port].peek(9) for port in ("asked", "x")]
-
-    assert Recorder.seen == [([], ["why"], [1, 2])] * 2
-    if fails == 1:
-        assert (node.status, out, left) == ("completed", ["why", "yes", 1, 2], [[], []])
-    else:
-        assert (node.status, out, left) == ("failed", [], [["why"], [1, 2]])
-
-
-@flow.component("t.each_after_answer", retry=hipq.Fixed(0, max_attempts=2))
-class EachAfterAnswer(flow.Component):
-    """Raises in its response handler, once or always, after it has taken a message."""
-
-    asked, x, out = flow.In(), flow.In(), flow.Out()
-
-    def perform(self, fails: int) -> Any:
-        asked = self.asked.read()
-        if asked is flow.NOTHING:
-            return None
-        self.out.write(asked)
-        self.job.set_key("key")
-        return hipq.WAIT
-
-    def on_response(self, response: Any) -> None:
-        node = flow.get(self.node.pk)
-        ports = node.outputs["out"], node.inputs["asked"], node.inputs["x"]
-        Recorder.seen.append(tuple(port.peek(9) for port in ports))
-        self.out.write(response)
-        for x in self.each("x"):
-            if x == 2 and len(Recorder.seen) <= self.args[0]:
-                raise CodeError(response)
-            self.out.write(x)
-
-
 # Finishing waits for others, but not for long
 
 
@@ -401,3 +342,43 @@ def test_a_run_that_finishes_is_put_back_where_others_hold_what_it_needs(
     hipq.run_now(job_of(node))
     worker.run_until_idle()
     assert booked(node) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
+def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: FlowWorker) -> None:
+    node = flow.start(EachAfterAnswer, args=[fails], data={"asked": ["why"], "x": [1, 2]})
+    worker.run_until_idle()
+    hipq.complete("t.each_after_answer", "key", "yes")
+    worker.run_until_idle()
+    out, left = list(node.outputs["out"]), [node.inputs[port].peek(9) for port in ("asked", "x")]
+
+    assert Recorder.seen == [([], ["why"], [1, 2])] * 2
+    if fails == 1:
+        assert (node.status, out, left) == ("completed", ["why", "yes", 1, 2], [[], []])
+    else:
+        assert (node.status, out, left) == ("failed", [], [["why"], [1, 2]])
+
+
+@flow.component("t.each_after_answer", retry=hipq.Fixed(0, max_attempts=2))
+class EachAfterAnswer(flow.Component):
+    """Raises in its response handler, once or always, after it has taken a message."""
+
+    asked, x, out = flow.In(), flow.In(), flow.Out()
+
+    def perform(self, fails: int) -> Any:
+        asked = self.asked.read()
+        if asked is flow.NOTHING:
+            return None
+        self.out.write(asked)
+        self.job.set_key("key")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        node = flow.get(self.node.pk)
+        ports = node.outputs["out"], node.inputs["asked"], node.inputs["x"]
+        Recorder.seen.append(tuple(port.peek(9) for port in ports))
+        self.out.write(response)
+        for x in self.each("x"):
+            if x == 2 and len(Recorder.seen) <= self.args[0]:
+                raise CodeError(response)
+            self.out.write(x)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import Error, connection
+from django.db import Error, connection, transaction
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
-from hipq_django.flow.models import LogEntry, Message, NodePort
+from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
@@ -148,36 +148,6 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
     assert node.inputs["x"].peek(2) == [0.5]
 
 
-@flow.component("t.picky")
-class Picky(flow.Component):
-    """Refuses arguments as code does that has not read the manual: by any exception."""
-
-    @classmethod
-    def check_args(cls, args: Sequence[Any]) -> None:
-        if int(args[0]) < 0:
-            raise ValueError("less than nothing")
-
-    def perform(self, number: int) -> None:
-        pass
-
-
-def test_a_child_whose_arguments_break_their_check_fails_the_run_that_wants_it(
-    script: Script, worker: FlowWorker
-) -> None:
-    args = ["many"]
-    script.perform = lambda run: run.spawn("child", Picky, args=args)
-    node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
-    worker.run_until_idle()
-
-    assert (node.status, other.status) == ("failed", "completed")
-    assert node.children == {}
-    assert "t.picky" in str(flow.get(node.pk).error)
-    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused the arguments: "):
-        flow.start(Picky, args=args)
-    [problem] = flow.check({"nodes": {"a": {"component": "t.picky", "args": args}}})
-    assert problem.path == "nodes.a"
-
-
 @pytest.mark.parametrize("is_connected", [False, True])
 def test_who_listens_gets_what_its_port_takes_and_stops_nobody(
     is_connected: bool, worker: FlowWorker
@@ -309,3 +279,14 @@ def test_a_shutdown_that_is_lost_again_and_again_is_logged() -> None:
     assert entry["error"].startswith("WorkerLost")
     assert entry["run"] == Job.objects.get().pk
     assert Recorder.calls == []
+
+
+def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
+    node = flow.start(Double, run=False)
+    with transaction.atomic():
+        node.inputs["number"].write(1)
+        transaction.set_rollback(True)
+
+    assert not Message.objects.exists()
+    assert not Wake.objects.exists()
+    assert node.status == "completed"

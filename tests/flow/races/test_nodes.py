@@ -126,19 +126,6 @@ def test_a_node_is_locked_while_its_run_is_claimed(
     assert (Recorder.calls == []) == holds
 
 
-def test_a_lock_that_is_given_back_before_its_run_was_put_back(worker: FlowWorker) -> None:
-    node = flow.start(Recorder)
-    token = node.lock(3_600)
-    assert token
-    worker.run_pass()
-    worker.execute()
-    assert node.unlock(token)
-    worker.save()
-    worker.run_until_idle()
-
-    assert Recorder.calls == ["startup", "perform"]
-
-
 @decided_by("family.locked")
 def test_two_trees_adopt_each_other(holds: bool, steps: Steps) -> None:
     a, b = flow.start(Double, run=False), flow.start(Double, run=False)
@@ -190,21 +177,6 @@ def test_a_tree_is_terminated_while_a_child_is_spawned(
     end_all(steps)
 
     assert (node.children["child"].status == "terminating") == holds
-
-
-def test_an_alias_is_taken_by_two(steps: Steps) -> None:
-    first, second = flow.start(Double, run=False), flow.start(Double, run=False)
-    refusals = (flow.AliasTakenError, Alias.MultipleObjectsReturned)
-    adding = [
-        steps.begin("add", partial(node.aliases.add, "shop"), until, refusals=refusals)
-        for node, until in ((first, COMMIT), (second, END))
-    ]
-    end_all(steps)
-    [refusal] = [step.refusal for step in adding if step.refusal]
-
-    assert isinstance(refusal, flow.AliasTakenError)
-    assert flow.get("shop") == refusal.node
-    assert Alias.objects.count() == 1
 
 
 @decided_by("creating.locked")
@@ -353,3 +325,18 @@ def test_ends_of_a_batch_go_on_beside_one_whose_node_is_locked(
     worker.save()
 
     assert [list(node.outputs["out"]) for node in nodes] == [[2]] * 3
+
+
+def test_an_alias_is_taken_by_two(steps: Steps) -> None:
+    first, second = flow.start(Double, run=False), flow.start(Double, run=False)
+    refusals = (flow.AliasTakenError, Alias.MultipleObjectsReturned)
+    adding = [
+        steps.begin("add", partial(node.aliases.add, "shop"), until, refusals=refusals)
+        for node, until in ((first, COMMIT), (second, END))
+    ]
+    end_all(steps)
+    [refusal] = [step.refusal for step in adding if step.refusal]
+
+    assert isinstance(refusal, flow.AliasTakenError)
+    assert flow.get("shop") == refusal.node
+    assert Alias.objects.count() == 1
