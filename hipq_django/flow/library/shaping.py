@@ -5,7 +5,8 @@ Source: the workers of SideJob's workers-core.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from itertools import (
     chain,
     combinations,
@@ -14,6 +15,7 @@ from itertools import (
     product as cartesian,
     repeat as repeated,
 )
+from operator import or_
 from typing import Any
 
 from hipq_django.domain.redaction import quoted
@@ -23,11 +25,14 @@ from hipq_django.flow.declaring import component
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.values import size_of
 
+Made = Callable[..., Any]
+
 
 class _OfAll(Component):
     """Takes one value of each in-port, in the alphabetical order of their names."""
 
     any_in, out = AnyIn(), Out()
+    made: Made
 
     def perform(self) -> None:
         names = sorted(self.inputs)
@@ -35,57 +40,18 @@ class _OfAll(Component):
             given = values if len(names) > 1 else (values,)
             self.out.write(self.made(dict(zip(names, given, strict=True))))
 
-    def made(self, values: dict[str, Any]) -> Any:
-        """Return what is made of the values."""
-        raise NotImplementedError
-
-
-@component("flow.array", public=True)
-class Array(_OfAll):
-    """Make a list of one value from each in-port."""
-
-    def made(self, values: dict[str, Any]) -> Any:
-        return list(values.values())
-
-
-@component("flow.object", public=True)
-class Object(_OfAll):
-    """Make an object of one value from each in-port, by the names of the ports."""
-
-    def made(self, values: dict[str, Any]) -> Any:
-        return values
-
-
-@component("flow.concat", public=True)
-class Concat(_OfAll):
-    """Join the lists of all in-ports into one."""
-
-    def made(self, values: dict[str, Any]) -> Any:
-        return list(chain.from_iterable(map(as_list, values.values())))
-
-
-@component("flow.merge", public=True)
-class Merge(_OfAll):
-    """Merge the objects of all in-ports; for equal keys the later in-port by name wins."""
-
-    def made(self, values: dict[str, Any]) -> Any:
-        merged: dict[str, Any] = {}
-        for value in values.values():
-            merged |= value
-        return merged
-
 
 class _OfOne(Component):
-    """Makes something of each value of `in`."""
+    """Makes messages of each value of `in`, and of one value of each other in-port."""
 
     value, out = In(name="in"), Out()
+    made: Made
 
     def perform(self) -> None:
-        names = list(type(self).declaration.inputs)
-        names.sort(key=lambda name: name != "in")
-        for values in self.each(*names):
-            given = values if len(names) > 1 else (values,)
-            self.out.write_many(self.made(*given))
+        others = [name for name in type(self).declaration.inputs if name != "in"]
+        for values in self.each("in", *others):
+            value, *more = values if others else (values,)
+            self.out.write_many(self.made(value, **dict(zip(others, more, strict=True))))
 
     def bounded(self, values: Iterable[Any]) -> Iterator[Any]:
         """Yield values, as long as all of them together are no larger than a message may be.
@@ -107,45 +73,64 @@ class _OfOne(Component):
                 "(setting FLOW: MAX_MESSAGE_BYTES); give it less, or let it make less of that."
             )
 
-    def made(self, *values: Any) -> Iterable[Any]:
-        """Return what is written for the values: of `in`, then of the others by their names."""
-        raise NotImplementedError
+
+def _component(name: str, base: type[Component] = _OfOne, **ports: In) -> Callable[[Made], Made]:
+    """Declare a function as what a component makes of the values of its ports."""
+
+    def declare(made: Made) -> Made:
+        members = {"made": made, "__doc__": made.__doc__, "__module__": __name__, **ports}
+        component(name, public=True)(type(made.__name__, (base,), members))
+        return made
+
+    return declare
 
 
-@component("flow.each", public=True)
-class Each(_OfOne):
+@_component("flow.array", _OfAll)
+def array(self: _OfAll, values: dict[str, Any]) -> list[Any]:
+    """Make a list of one value from each in-port."""
+    return list(values.values())
+
+
+@_component("flow.object", _OfAll)
+def make_object(self: _OfAll, values: dict[str, Any]) -> dict[str, Any]:
+    """Make an object of one value from each in-port, by the names of the ports."""
+    return values
+
+
+@_component("flow.concat", _OfAll)
+def concat(self: _OfAll, values: dict[str, Any]) -> list[Any]:
+    """Join the lists of all in-ports into one."""
+    return list(chain.from_iterable(map(as_list, values.values())))
+
+
+@_component("flow.merge", _OfAll)
+def merge(self: _OfAll, values: dict[str, Any]) -> dict[str, Any]:
+    """Merge the objects of all in-ports; for equal keys the later in-port by name wins."""
+    return reduce(or_, values.values(), {})
+
+
+@_component("flow.each")
+def each(self: _OfOne, value: Any) -> list[Any]:
     """Write each element of a list by itself."""
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        return as_list(values[0])
+    return as_list(value)
 
 
-@component("flow.product", public=True)
-class Product(_OfOne):
+@_component("flow.product")
+def product(self: _OfOne, value: Any) -> list[Any]:
     """Make all choices of one element from each list in a list."""
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        lists = [as_list(value) for value in as_list(values[0])]
-        return [list(self.bounded(map(list, cartesian(*lists))))]
+    return [list(self.bounded(map(list, cartesian(*map(as_list, as_list(value))))))]
 
 
-@component("flow.zip", public=True)
-class Zip(_OfOne):
+@_component("flow.zip")
+def zipped(self: _OfOne, value: Any) -> list[Any]:
     """Make lists of the first elements, the second ones and so on of the lists in a list."""
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        return [[list(row) for row in zip(*map(as_list, values[0]), strict=False)]]
+    return [[list(row) for row in zip(*map(as_list, value), strict=False)]]
 
 
-@component("flow.flatten", public=True)
-class Flatten(_OfOne):
+@_component("flow.flatten", level=In(default=None))
+def flatten(self: _OfOne, value: Any, level: int | None) -> list[Any]:
     """Flatten the lists inside a list: all of them, or down to a level."""
-
-    level = In(default=None)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, level = values
-        return [list(_flat(as_list(value), level))]
+    return [list(_flat(as_list(value), level))]
 
 
 def _flat(values: list[Any], level: int | None) -> Iterator[Any]:
@@ -156,77 +141,49 @@ def _flat(values: list[Any], level: int | None) -> Iterator[Any]:
             yield value
 
 
-@component("flow.groups_of", public=True)
-class GroupsOf(_OfOne):
+@_component("flow.groups_of", size=In(int), fill=In(default=False))
+def groups_of(self: _OfOne, value: Any, size: int, fill: Any) -> list[Any]:
     """Cut a list into lists of one size; the last one is filled up unless `fill` is false."""
-
-    fill = In(default=False)
-    size = In(int)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, fill, size = values
-        starts = range(0, len(as_list(value)), size)
-        groups = [value[start : start + size] for start in starts]
-        if groups and fill is not False:
-            groups[-1] += self.bounded(repeated(fill, size - len(groups[-1])))
-        return [groups]
+    starts = range(0, len(as_list(value)), size)
+    groups = [value[start : start + size] for start in starts]
+    if groups and fill is not False:
+        groups[-1] += self.bounded(repeated(fill, size - len(groups[-1])))
+    return [groups]
 
 
-@component("flow.join", public=True)
-class Join(_OfOne):
+@_component("flow.join", sep=In(str, default=","))
+def join(self: _OfOne, value: Any, sep: str) -> list[Any]:
     """Join texts into one."""
-
-    sep = In(str, default=",")
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, sep = values
-        # Of what is joined there is not more than came.
-        self.check(len(sep) * (len(value) - 1) <= self._run.settings.max_message_bytes)
-        return [sep.join(map(str, value))]
+    # Of what is joined there is not more than came.
+    self.check(len(sep) * (len(value) - 1) <= self._run.settings.max_message_bytes)
+    return [sep.join(map(str, value))]
 
 
-@component("flow.split", public=True)
-class Split(_OfOne):
+@_component("flow.split", sep=In(str, default=","))
+def split(self: _OfOne, value: Any, sep: str) -> list[Any]:
     """Split a text into several."""
-
-    sep = In(str, default=",")
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, sep = values
-        return [value.split(sep)]
+    return [value.split(sep)]
 
 
-@component("flow.repeat", public=True)
-class Repeat(_OfOne):
+@_component("flow.repeat", times=In(int))
+def repeat(self: _OfOne, value: Any, times: int) -> Iterable[Any]:
     """Write a value several times."""
-
-    times = In(int)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, times = values
-        self.check(times * (size_of(value) + len(", ")) <= self._run.settings.max_message_bytes)
-        return repeated(value, times)
+    self.check(times * (size_of(value) + len(", ")) <= self._run.settings.max_message_bytes)
+    return repeated(value, times)
 
 
-@component("flow.permutation", public=True)
-class Permutation(_OfOne):
+@_component(
+    "flow.permutation", n=In(int), ordered=In(bool, default=False), repeat=In(bool, default=False)
+)
+def permutation(self: _OfOne, value: Any, n: int, ordered: bool, repeat: bool) -> list[Any]:
     """Make all choices of n elements of a list: in each order if `ordered`, or with repeats."""
-
-    n = In(int)
-    ordered = In(bool, default=False)
-    repeat = In(bool, default=False)
-
-    def made(self, *values: Any) -> Iterable[Any]:
-        value, n, ordered, repeat = values
-        self.check(n <= self._run.settings.max_message_bytes)
-        made: Iterable[Any]
-        if repeat:
-            made = (
-                cartesian(value, repeat=n) if ordered else combinations_with_replacement(value, n)
-            )
-        else:
-            made = permutations(value, n) if ordered else combinations(value, n)
-        return [list(self.bounded(map(list, made)))]
+    self.check(n <= self._run.settings.max_message_bytes)
+    made: Iterable[Any]
+    if repeat:
+        made = cartesian(value, repeat=n) if ordered else combinations_with_replacement(value, n)
+    else:
+        made = permutations(value, n) if ordered else combinations(value, n)
+    return [list(self.bounded(map(list, made)))]
 
 
 @component("flow.key_value", public=True)
