@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
-from hipq_django.flow import testing
 from hipq_django.flow.models import Message
 from hipq_django.flow.runs import dispatching
 from hipq_django.flow.runs.companion import Runs
@@ -21,9 +18,6 @@ pytestmark = pytest.mark.django_db
 
 MANY = 3_000
 MEMORY = {"a": {}, "b": {"mode": "memory"}}
-
-NEWEST = re.compile(r"(p\.value|wanted\.id) AND as_default")
-"""How the statement is told that reads the newest defaults."""
 
 
 @pytest.fixture
@@ -68,33 +62,3 @@ def test_the_sweep_leaves_the_newest_default_of_each_port(
     assert sum(moved) == 3 + 6 + 9 + 12 - 4
     assert [left(node.inputs["b"]) for node in nodes] == [[], [2], [5], [8], [11]]
     assert [node.inputs["a"].size for node in nodes] == [2] * 5
-
-
-def look(node: flow.Node) -> Any:
-    return node.inputs["item"].default
-
-
-def read(node: flow.Node) -> Any:
-    return node.inputs["item"].read()
-
-
-@pytest.mark.parametrize("see", [look, read])
-def test_a_default_that_a_run_settles_while_somebody_looks_at_it_is_seen(
-    see: Callable[[flow.Node], Any],
-) -> None:
-    """The end of the run moves it from a message into the row, between two looks at the two."""
-    node = flow.start("t.scripted", inputs={"item": {"default": "old"}}, run=False)
-    node.inputs["item"].default = "new"
-    node.run()
-    settled: list[bool] = []
-
-    def settle(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if NEWEST.search(sql) and not settled:
-            settled.append(True)
-            testing.drain()
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(settle):
-        seen = see(node)
-
-    assert (settled, seen) == ([True], "new")

@@ -26,24 +26,6 @@ def parent() -> flow.Node:
     return node
 
 
-def run_once(script: Script, perform: Any) -> flow.Node:
-    """Let a node run once, and fail if it fails."""
-    script.perform = perform
-    node = flow.start("t.scripted")
-    testing.drain()
-    script.perform = None
-    return node
-
-
-@pytest.mark.parametrize("last", [5, flow.NOTHING])
-def test_of_defaults_that_a_run_sets_and_removes_the_last_counts(last: Any, script: Script) -> None:
-    def perform(run: Any) -> None:
-        for default in (4, flow.NOTHING, 4, last):
-            run.item.default = default
-
-    assert run_once(script, perform).inputs["item"].default == last
-
-
 def test_the_order_holds_over_marks_and_the_wait_for_an_answer(
     script: Script, parent: flow.Node
 ) -> None:

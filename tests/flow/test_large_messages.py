@@ -17,7 +17,6 @@ from hipq_django.flow.runs.loading import FIRST_PAGE
 from hipq_django.flow.statements import LARGE
 from hipq_django.flow.values import MAX_VOLUME
 from tests.declaring import Declare
-from tests.memory import peak_of
 from tests.testapp.flows import Script
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
@@ -139,19 +138,6 @@ def test_a_stage_hands_on_large_results_by_and_by(monkeypatch: pytest.MonkeyPatc
     assert [message["result"] for message in root.outputs["out"]] == given
     assert not StagedJob.objects.exists()
     assert root.status == "completed"
-
-
-def test_a_port_with_many_is_connected_in_little_memory() -> None:
-    node, target = flow.start("t.scripted", run=False), flow.start("t.sum", run=False)
-    there = target.inputs["number"]
-    target.pause()
-    for number in range(20):
-        node.outputs["out"].write_many([text(number, 2 * LARGE)] * 100)
-
-    peak = peak_of(lambda: node.outputs["out"].connect(there))
-
-    assert there.size == 2_000
-    assert peak < 2_000 * 2 * LARGE  # what all of them have together
 
 
 @pytest.mark.parametrize("verb", ["connect", "move_to"])

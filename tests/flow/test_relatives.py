@@ -210,28 +210,6 @@ def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Scri
     assert node.state.all() == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("status", ["completed", "failed", "terminated"])
-def test_a_run_is_told_whether_a_relative_would_run_and_be_deleted_now(
-    status: str, root: flow.Node, script: Script, recorder: Any
-) -> None:
-    seen: list[Any] = []
-    asked = ["raise"] if status == "failed" else []
-    child = recorder(*asked, parent=root, name="other")
-    testing.drain(errors=False)
-    if status == "terminated":
-        end(child)
-
-    def perform(run: Any) -> None:
-        if not seen:
-            node = run.child("other")
-            seen.append((node.run(), node.run(parent=True), node.delete()))
-
-    script.perform = perform
-    testing.run_inline(root)
-    runs = child if status == "completed" else None
-    assert seen == [(runs, root, status == "terminated")]
-
-
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "lock": lambda node: node.lock(5),
     "state.change": lambda node: node.state.change(dict),

@@ -7,7 +7,6 @@ from pytest_django import Settings
 
 from hipq_django.checks import check_flow
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.flow.checks import check_settings
 from hipq_django.flow.settings import flow_settings
 
 
@@ -38,15 +37,6 @@ def test_a_wrong_setting_is_said(settings: Settings, key: str, value: Any, said:
     with pytest.raises(ConfigurationError) as refused:
         flow_settings("default")
     assert said in str(refused.value)
-
-
-def test_a_check_says_so_before_anything_runs(settings: Settings) -> None:
-    settings.HIPQ = {"default": {"FLOW": {"LOG": "much"}}}
-
-    [problem] = check_settings()
-    assert (problem.id, problem.msg) == (
-        "hipq.E038", "HIPQ['default']['FLOW']['LOG'] is 'much'."
-    )  # fmt: skip
 
 
 def test_the_setting_without_the_app_is_refused(settings: Settings) -> None:

@@ -398,19 +398,6 @@ def test_a_run_reads_no_further_than_what_lay_there_when_it_looked_first(message
     assert runs[-1] != runs[0]
 
 
-@pytest.mark.conformance
-def test_a_message_goes_along_each_path_to_a_port() -> None:
-    node = flow.start("flow.placeholder", run=False)
-    first, last = node.inputs["first"], node.inputs["last"]
-    between = [node.inputs[name] for name in "ab"]
-    first.connect(*between)
-    for port in between:
-        port.connect(last)
-    first.write_many([1, 2])
-
-    assert last.peek(9) == [1, 1, 2, 2]
-
-
 @pytest.fixture
 def doubling() -> list[list[flow.Port]]:
     """Pairs of ports, each of which is connected to both of the next pair."""

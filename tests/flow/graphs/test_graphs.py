@@ -24,14 +24,6 @@ TWICE = {
 }
 
 
-def test_a_graph_is_started_by_its_name() -> None:
-    flow.graph("t.twice", TWICE)
-    node = flow.start("t.twice", alias="twice", on_conflict="return")
-
-    assert flow.start("t.twice", alias="twice", on_conflict="return") == node
-    assert flow.Node.objects.count() == 3
-
-
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [

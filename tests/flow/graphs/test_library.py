@@ -135,23 +135,6 @@ def test_delay_hands_on_so_long_after_it_came(waits: bool) -> None:
     assert list(node.outputs["out"]) == ["a", "b"]
 
 
-def mapped(*lists: list[Any]) -> flow.Node:
-    """Return a node that has begun these lists."""
-    node = flow.start("flow.map", data={"in": lists})
-    testing.drain()
-    return node
-
-
-def test_map_takes_what_comes_back_by_and_by() -> None:
-    node = mapped(COUNTED)
-    node.inputs["each"].write_many(COUNTED)
-    testing.run_inline(node)
-    assert node.inputs["each"].size == len(COUNTED) - BATCH
-    testing.drain()
-
-    assert list(node.outputs["out"]) == [COUNTED]
-
-
 @pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])
 def test_people_are_waited_for(component: str) -> None:
     node = flow.start(component, data={"order": [1]})
