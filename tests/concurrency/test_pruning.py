@@ -6,7 +6,6 @@ has one writer at a time.
 
 from __future__ import annotations
 
-from contextlib import closing
 from functools import partial
 
 import pytest
@@ -15,7 +14,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Batch, Job
-from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,23 +67,6 @@ def test_a_transaction_with_a_late_answer_commits_whatever_is_pruned_meanwhile(
     assert Answer.objects.get().job == job
     prune()
     assert (Job.objects.count(), Answer.objects.count()) == (0, 0)
-
-
-@pytest.mark.postgres
-def test_a_final_job_is_not_pruned_between_the_look_for_it_and_the_storing_of_its_answer(
-    session: Session,
-) -> None:
-    job = ended()
-    session.begin()
-    session(lambda: hipq.complete("boom", "other", "first", message_id="m-1"))
-    with closing(Session()) as answerer:
-        answering = answerer.start(lambda: hipq.complete("boom", "k", "late", message_id="m-1"))
-        wait_until_blocked()  # by the other message of this id, which is about to be taken back
-
-        prune()
-        session.roll_back()
-
-        assert answering.result(30).job == job
 
 
 def ended_in_batch() -> Job:

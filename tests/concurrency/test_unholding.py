@@ -146,24 +146,6 @@ def test_what_a_member_adds_to_a_batch_that_is_being_cancelled_is_cancelled_or_r
         assert not HandWorker().work(), f"round {number}"
 
 
-@pytest.mark.postgres
-def test_what_somebody_has_locked_is_unheld_by_the_sweep() -> None:
-    needed = hipq.enqueue("ask", job_key="k")
-    follower = hipq.enqueue("echo", after=[needed])
-    HandWorker().work()
-    other = Session()
-    try:
-        other.begin()
-        other(lambda: list(Job.objects.select_for_update().filter(pk=follower.pk)))
-        hipq.complete(needed, 1)
-        assert Job.objects.get(pk=follower.pk).hold_time is not None
-    finally:
-        other.close()
-
-    assert Sweep(get_instance()).run() == 1
-    assert Job.objects.get(pk=follower.pk).hold_time is None
-
-
 def many_that_follow_one() -> Job:
     needed = hipq.enqueue("ask", job_key="k")
     for _ in range(5):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import StringIO
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import call_command
@@ -39,13 +38,7 @@ GRANTS = {
     for role in set(re.findall(r" TO (\w+);", block))
 }
 
-FORMER = """
-    CREATE PROCEDURE hipq_enqueue_00000000(jsonb) LANGUAGE plpgsql
-        SET enable_sort = off SET hipq.parents = 'locked' AS 'BEGIN END';
-    ALTER PROCEDURE hipq_enqueue_00000000 OWNER TO {}"""
-"""A procedure as migrations once made them, for which they needed a superuser."""
 
-SETTINGS_OF_FORMER = "SELECT proconfig FROM pg_proc WHERE proname = 'hipq_enqueue_00000000'"
 LEFT = """
     SELECT proname FROM pg_proc WHERE proname ~ '^hipq_'
     UNION ALL SELECT typname FROM pg_type WHERE typname ~ '^_?hipq_'"""
@@ -144,8 +137,7 @@ def owned(process_environment: dict[str, str]) -> Iterator[str]:
 
 @pytest.mark.processes
 def test_an_owner_migrates_over_whatever_is_left(owned: str, workers: Workers) -> None:
-    """Over procedures that only a superuser could make, and after tables were dropped by hand."""
-    url = urlsplit(owned)
+    """Also after tables were dropped by hand."""
 
     def migrate(*where: str) -> int:
         return workers.start_command("migrate", "-v0", "hipq", *where, DATABASE_URL=owned).wait(60)
@@ -155,10 +147,7 @@ def test_an_owner_migrates_over_whatever_is_left(owned: str, workers: Workers) -
             cursor = session.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
-    assert migrate("0001") == 0
-    on_server(FORMER.format(url.username), url.path[1:])
     assert migrate() == 0
-    assert execute(SETTINGS_OF_FORMER) == [(["enable_sort=off"],)]
     for (table,) in execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         execute(f"DROP TABLE {table} CASCADE")
     assert migrate() == 0

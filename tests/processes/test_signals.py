@@ -81,28 +81,3 @@ def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) ->
     supervisor.kill()
 
     eventually(lambda: not live.exists(), "both have signed off")
-
-
-@pytest.mark.nightly
-def test_a_child_that_hangs_while_it_starts_ends_at_the_second_signal(
-    workers: Workers, tmp_path: Path
-) -> None:
-    (tmp_path / "hanging_settings.py").write_text(
-        "import multiprocessing, pathlib, time\n"
-        "if multiprocessing.parent_process():\n"
-        "    from hipq_django.processes import stop_signals\n"
-        "    stop_signals.LAST_RESORT_SECONDS = 0.5\n"
-        f"    pathlib.Path({str(tmp_path / 'hangs')!r}).touch()\n"
-        "    time.sleep(3600)\n"
-        "from tests.settings import *\n"
-    )
-    path = f"{workers.environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
-    supervisor = workers.start(
-        "--processes", "2", PYTHONPATH=path, DJANGO_SETTINGS_MODULE="hanging_settings"
-    )
-    eventually((tmp_path / "hangs").exists, "a child hangs")
-
-    for number in (signal.SIGTERM, signal.SIGINT):  # two of a kind might arrive as one
-        supervisor.send_signal(number)
-
-    assert supervisor.wait(timeout=60) == 0

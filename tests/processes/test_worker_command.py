@@ -136,24 +136,6 @@ def test_the_level_that_the_project_has_set_counts_unless_v_is_given(
     assert not wrong
 
 
-def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """It puts nothing back that has started, and leaves the rest to others."""
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    data = {"notes": str(notes), "gate": str(gate)}
-    jobs = [hipq.enqueue("held", data) for _ in range(3)]
-    worker = workers.start("held", "--threads", "2", "--max-jobs", "2")
-    eventually(lambda: 'msg="it has started 2 jobs' in log_of(workers), "it has had enough")
-    assert worker.poll() is None
-    gate.touch()
-
-    assert worker.wait(timeout=60) == 0
-
-    attempts = Job.objects.filter(pk__in=[job.pk for job in jobs]).values_list("state", "attempt")
-    assert sorted(attempts) == [("final", 1), ("final", 1), ("initial", 0)]
-
-
 @pytest.mark.usefixtures("no_silence")
 def test_a_child_that_is_recycled_is_replaced_while_its_handler_goes_on(
     workers: Workers, tmp_path: Path
