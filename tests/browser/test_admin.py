@@ -110,16 +110,6 @@ def test_enter_in_a_field_saves_the_form_and_presses_no_button(page: Page, stuck
     assert history(stuck) == ["Changed priority from 100 to 7."]
 
 
-def test_a_time_in_the_future_is_set_with_the_browsers_own_fields(page: Page, stuck: Job) -> None:
-    page.goto(page_url(stuck))
-
-    page.locator("#id_scheduled_run_time_0").fill("2035-05-01")
-    page.locator("#id_scheduled_run_time_1").fill("12:30")
-    page.get_by_role("button", name="Save and continue editing").click()
-
-    expect(page.get_by_text("It is scheduled for 2035-05-01 12:30:00 UTC")).to_be_visible()
-
-
 def test_badges_and_blocks_can_be_read_in_both_themes(page: Page, stuck: Job) -> None:
     page.goto(page_url(stuck))
 
@@ -136,21 +126,6 @@ def contrast(page: Page, selector: str) -> float:
         "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
     )
     return contrast_of(text, background)
-
-
-def test_the_page_says_how_far_the_other_system_is(page: Page) -> None:
-    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", timeout=3600)
-    run_due_jobs()
-    hipq.progress("ask", "order-42", 40, "page 4 of 10 <b>soon</b>")
-    hipq.extend("ask", "order-42", 600)
-
-    page.goto(list_url(Job))
-    expect(page.get_by_text("40 % done, times out in")).to_be_visible()
-    page.goto(page_url(job))
-    look(page, "13-progress")
-
-    assert "Progress: 40 %, page 4 of 10 <b>soon</b>" in panel(page)
-    expect(page.get_by_text("3600 s for each attempt, 600 s more for this one")).to_be_visible()
 
 
 # The inbox
@@ -319,21 +294,6 @@ def test_a_schedule_is_made_and_changed(page: Page) -> None:
 
     page.goto(page_url(Schedule.objects.get()))
     assert hidden_now(page, "schedule-edit") == {}
-
-
-def test_a_schedule_is_caught_up(page: Page) -> None:
-    hipq.schedule("nightly", hipq.NewJob("echo"), "30 2 * * *")
-    page.goto(page_url(Schedule.objects.get()))
-    page.get_by_text("Backfill …").click()
-    expect(page.get_by_role("button", name="Make the jobs")).to_be_visible()
-    today = clock.now("default")
-    page.get_by_label("From").fill(f"{today - timedelta(days=3):%Y-%m-%dT01:00}")
-    page.get_by_label("Until").fill(f"{today - timedelta(days=1):%Y-%m-%dT01:00}")
-    assert hidden_now(page, "schedule-backfill") == {}
-    page.get_by_role("button", name="Make the jobs").click()
-
-    assert ", 2 jobs: schedule nightly." in message(page)
-    assert Job.objects.count() == 2
 
 
 def test_a_schedule_is_paused_and_deleted(page: Page) -> None:

@@ -6,10 +6,8 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django.conf.instances import get_instance
-from hipq_django.maintenance import reranking
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, Worker
-from tests.admin_pages import history, html, list_url, messages_of, page_url
+from tests.admin_pages import history, html, list_url, page_url
 from tests.declaring import Declare
 
 pytestmark = [
@@ -70,44 +68,6 @@ def test_a_job_of_the_other_database_is_edited_and_run_there(
     assert (edited.priority, edited.scheduled_run_time.year) == (5, 2030)
     assert hurried.scheduled_run_time < edited.scheduled_run_time
     assert len(history(job)) == 2
-
-
-def test_queue_and_job_type_of_the_other_database_are_edited_there(
-    admin_client: Client, job: Job
-) -> None:
-    queue, job_type = job.queue, job.job_type
-    said = messages_of(
-        admin_client.post(
-            other(page_url(queue)),
-            {
-                "throttle_limit": "3",
-                "order": "priority",
-                "granularity_seconds": "1",
-                "ageing_seconds": "60",
-                "retention_days": "14",
-            },
-            follow=True,
-        )
-    )
-    admin_client.post(
-        other(page_url(job_type)),
-        {
-            "queue": queue.pk,
-            "default_timeout": "60",
-            "default_priority": "5",
-            "default_throttle_factor": "1",
-        },
-    )
-
-    queue.refresh_from_db()
-    job_type.refresh_from_db()
-    assert (queue.throttle_limit, job_type.default_priority) == (3, 5)
-    moving = "The workers are bringing the waiting jobs of queue other.default into the new order."
-    assert moving in said
-    reranking.continue_ranking(get_instance("other"))
-    assert Job.objects.using("other").get().rank == queue.ordering.rank(
-        job.scheduled_run_time, job.priority
-    )
 
 
 def test_a_schedule_is_made_in_the_instance_of_the_other_database(

@@ -82,18 +82,6 @@ def test_the_page_shows_failed_attempts_and_answers(admin_client: Client) -> Non
     assert "the job was final" in page
 
 
-def test_only_the_newest_of_many_attempts_are_shown(admin_client: Client) -> None:
-    job = waiting(state="retry", attempt=30)
-    for number in range(1, 31):
-        AttemptFactory.create(job=job, attempt=number, error=f"error of attempt {number}.")
-
-    page = html(admin_client, page_url(job))
-
-    assert "Attempts: the newest 20" in page
-    assert "error of attempt 11." in page
-    assert "error of attempt 10." not in page
-
-
 def test_a_job_that_gathers_others_is_not_to_be_requeued_for_an_answer(
     admin_client: Client, declare: Declare
 ) -> None:

@@ -298,16 +298,6 @@ def test_who_may_view_everything_is_shown_everything(client: Client, world: Worl
     assert seen(client, world) == set(MARKS)
 
 
-def test_what_holds_a_queue_is_said_to_all_and_why_to_those_who_may_view_jobs(
-    client: Client, world: World
-) -> None:
-    log_in(client, "view_queue")
-
-    for url in (list_url(Queue), page_url(world.waiting.queue)):
-        assert "blocked" in html(client, url)
-        assert "users who may view jobs see the reason" in html(client, url)
-
-
 @pytest.mark.parametrize("lacking", ["view_answer", "view_job", "match_answer"])
 def test_the_page_for_matching_needs_three_permissions(
     client: Client, world: World, lacking: str

@@ -23,10 +23,8 @@ from tests.admin_pages import (
     press,
     save,
 )
-from tests.declaring import Declare
 from tests.factories import JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
-from tests.integration.conftest import ConfigureQueue
 
 pytestmark = pytest.mark.django_db
 
@@ -121,14 +119,6 @@ def test_the_list_says_that_no_worker_serves_a_queue(admin_client: Client, bank:
     assert "no worker" in html(admin_client, page_url(bank))
 
 
-def test_the_page_names_the_throttlers(
-    admin_client: Client, configure_queue: ConfigureQueue
-) -> None:
-    queue = configure_queue(hipq.KeyLimit("tenant", 5), name="bank")
-
-    assert "tests.testapp.limits.throttler_0" in html(admin_client, page_url(queue))
-
-
 def test_rows_of_an_instance_that_the_setting_lost_can_still_be_seen(
     admin_client: Client,
 ) -> None:
@@ -151,21 +141,6 @@ def test_a_schedule_of_an_instance_that_the_setting_lost_can_still_be_seen(
     [said] = messages_of(press(client, "run_now", row))
     assert said.startswith("HIPQ has no instance 'gone'")
     assert "No code declares this job type." in save(client, row, cron="1 2 * * *").content.decode()
-
-
-def test_a_task_of_an_instance_that_the_setting_lost_can_still_be_seen(
-    admin_client: Client, declare: Declare
-) -> None:
-    @declare.task("pay")
-    def pay(amount: int) -> None: ...
-
-    pay.enqueue(1)
-    row = lost(JobType.objects.get(name="pay"))
-
-    page = html(admin_client, page_url(row))
-
-    assert "(amount: int)" in page
-    assert "HIPQ has no instance &#x27;gone&#x27;" in page
 
 
 Row = TypeVar("Row", Schedule, JobType)

@@ -80,20 +80,6 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(admin_client: Client)
     assert counts[0] == counts[1]
 
 
-def test_a_list_does_not_fetch_what_may_be_large(admin_client: Client) -> None:
-    JobFactory.create(job_data={"blob": "x" * 1_000_000}, state="error", error="y" * 1_000_000)
-
-    (rows,) = [
-        statement
-        for statement in about_jobs(queries_of(admin_client, list_url(Job)))
-        if "COUNT(" not in statement
-    ]
-
-    for column in ("job_data", "result"):
-        assert f'"hipq_job"."{column}"' not in rows
-    assert "y" * 200 not in html(admin_client, list_url(Job))
-
-
 def test_no_page_counts_all_of_many_jobs(admin_client: Client, many_jobs: list[Job]) -> None:
     jobs, queue = list_url(Job), many_jobs[0].queue
     pages: list[tuple[str, dict[str, Any]]] = [

@@ -50,13 +50,6 @@ def test_lists_and_pages_open_alone(admin_client: Client, rows: Rows) -> None:
             assert [name for name in others if f"/hipq/{name}/" in page] == [], url
 
 
-def test_an_answer_is_matched_where_no_page_shows_the_job(admin_client: Client, rows: Rows) -> None:
-    url = page_url(rows[Answer], "match").replace("/admin/", "/only-answer/")
-
-    page = admin_client.post(url, {"job": rows[Job].pk, "confirmed": "1"}).content.decode()
-    assert f"job {rows[Job].pk}" in page
-
-
 def test_actions_lead_back_to_the_page(admin_client: Client, rows: Rows) -> None:
     job, final, schedule = rows[Job], Job.objects.final()[0], rows[Schedule]
     acted = {"run_now": job, "pause": schedule, "cancel": job, "requeue": final}

@@ -16,9 +16,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
-from hipq_django.schedules import api, declared as declared_schedules
+from hipq_django.schedules import declared as declared_schedules
 from tests.admin_pages import (
     confirm,
     form_values,
@@ -297,22 +296,6 @@ def test_a_row_that_cannot_be_read_can_be_corrected(client: Client, schedule: Sc
     assert client.post(page_url(schedule), values).status_code == 200  # it says what is wrong
     client.post(page_url(schedule), values | {"cron": "15 * * * *"})
     assert Schedule.objects.get().cron == "15 * * * *"
-
-
-def test_what_the_verb_refuses_is_said(
-    client: Client, schedule: Schedule, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_in(client, "view_schedule", "change_schedule")
-    values = form_values(client, schedule)
-
-    def refuse(*args: Any, **options: Any) -> None:
-        raise InvalidScheduleError("somebody was quicker")
-
-    monkeypatch.setattr(api, "schedule", refuse)
-    response = client.post(page_url(schedule), values | {"cron": "15 * * * *"}, follow=True)
-
-    assert messages_of(response) == ["somebody was quicker"]
-    assert not LogEntry.objects.exists()
 
 
 # Backfill

@@ -17,7 +17,6 @@ from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Wor
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
-from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -43,19 +42,6 @@ def test_a_page_says_which_row_it_shows(admin_client: Client) -> None:
     assert f"<h1>Answer {answer.pk} for ask key-0</h1>" in html(admin_client, page_url(answer))
 
 
-def test_the_meaning_of_an_answers_status_does_not_repeat_its_word(admin_client: Client) -> None:
-    for status in Answer.Status.values:
-        job = JobFactory.create(job_key="key-0")
-        its = {"job": job, "job_type": job.job_type.name, "job_key": "key-0"}
-        answer = AnswerFactory.create(**its, status=status)
-        word, meaning = str(answer.get_status_display()).split(": ")
-
-        for shown in (job, answer):
-            text = " ".join(strip_tags(html(admin_client, page_url(shown))).split())
-            assert meaning in text
-            assert f"{word}: " not in text
-
-
 def test_a_page_gives_times_in_the_zone_of_the_site_first(
     admin_client: Client, declare: Declare
 ) -> None:
@@ -67,20 +53,6 @@ def test_a_page_gives_times_in_the_zone_of_the_site_first(
 
     shown = f"closed until {opens:%Y-%m-%d %H:%M}:00 UTC ({tokyo:%Y-%m-%d %H:%M}:00 JST)."
     assert shown in html(admin_client, page_url(job))
-
-
-def test_a_job_that_waits_is_not_asked_why_it_does_not_run(
-    admin_client: Client, declare: Declare
-) -> None:
-    declare("waits")(lambda job: hipq.WAIT)
-    job = hipq.enqueue("waits")
-    assert "Why it is not running" in html(admin_client, page_url(job))
-    run_due_jobs()
-
-    page = html(admin_client, page_url(job))
-
-    assert "Why it is not running" not in page
-    assert "What the job waits for" in page
 
 
 def attempts_of(client: Client, job: Job) -> list[dict[str, str]]:
