@@ -3,8 +3,7 @@
 An instant is open if the wall clock then shows a time inside a window. Everything follows from
 that: when clocks go forward, a window that opens in the skipped hour opens at the first instant
 after it, and a window that lies completely in that hour does not open that day; when they go back,
-a window in the repeated hour is open both times. Windows that touch or overlap are one. Source:
-hipq README, "Time Windowing".
+a window in the repeated hour is open both times. Windows that touch or overlap are one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError
 from hipq_django.job_types.declaration import Declaration, checked_values
 from hipq_django.job_types.registry import get_declared, register
 from hipq_django.tasks_backend.extension import KIND
-from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
+from hipq_django.tasks_backend.hipq_task import OPTIONS, HipqTask
 from hipq_django.tasks_backend.names import InvalidTask, Task
 from hipq_django.tasks_backend.running import handler_of
 
@@ -123,15 +123,8 @@ def check_options(task: HipqTask) -> None:
 
 
 def _type_options(task: HipqTask) -> TypeOptions:
-    given: dict[str, Any] = {
-        "timeout": task.timeout,
-        "throttle_factor": task.throttle_factor,
-        "time_windows": task.time_windows,
-        **{name: getattr(task, name) for name in OF_THE_CODE},
-    }
-    if not task.aliases:
-        del given["aliases"]
+    given = {name: getattr(task, name) for name in OPTIONS}
     if task.unique:
         given["unique_on"] = ["args", "kwargs"]
-    options: TypeOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # by name
+    options: TypeOptions = {n: value for n, value in given.items() if value not in (None, ())}  # type: ignore[assignment]  # by name
     return options

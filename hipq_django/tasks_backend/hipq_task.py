@@ -66,7 +66,7 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
         return Task.get_result(self, result_id)  # as slots are added, super() names another class
 
     async def aget_result(self, result_id: str) -> TaskResult[Any, Any]:
-        """Do the same in async code."""
+        """Return a result of this task by its id, in async code."""
         self._make_aliases_known()
         return await Task.aget_result(self, result_id)
 
