@@ -171,7 +171,7 @@ def test_an_answer_settles_a_job_whose_handler_was_of_the_release_that_counts_no
 @pytest.mark.parametrize(
     ("returned", "options", "said"),
     [
-        (hipq.WAIT_FOR, {}, "call it"),
+        (hipq.WAIT_FOR, {}, "is not JSON"),
         (hipq.WAIT_FOR(3), {}, "counted_answers=True"),
         (hipq.WAIT, {"counted_answers": True}, r"return WAIT_FOR(1)"),
     ],
