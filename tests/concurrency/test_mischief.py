@@ -51,21 +51,6 @@ class FrozenError(Exception):
     code: int
 
 
-class _Unhashable(type):
-    """The type of classes that no table can hold."""
-
-    def __hash__(cls) -> NoReturn:
-        raise SystemExit("no")
-
-    @property
-    def __name__(cls) -> NoReturn:  # type: ignore[override]  # nor called by their names
-        raise SystemExit("no")
-
-
-class UnknowableError(Exception, metaclass=_Unhashable):
-    """Not even its class can be named."""
-
-
 class HastySnooze(hipq.Snooze):
     """A subclass that forgets its seconds."""
 
@@ -93,13 +78,6 @@ def raise_from_unaskable(job: Job) -> NoReturn:
     raise OSError("down") from UnaskableError()
 
 
-def raise_beside_unaskable(job: Job) -> NoReturn:
-    try:
-        raise UnaskableError
-    except UnaskableError:
-        raise OSError("down")  # noqa: B904 - it is what it happened beside
-
-
 async def raise_frozen_later(job: Job) -> NoReturn:
     raise FrozenError(7)
 
@@ -116,10 +94,8 @@ MISCHIEF: dict[str, Callable[[Job], Any]] = {
     "whispers": raising(UnspeakableError),
     "unaskable": raising(UnaskableError),
     "from unaskable": raise_from_unaskable,
-    "beside unaskable": raise_beside_unaskable,
     "frozen": raising(FrozenError(7)),
     "frozen later": raise_frozen_later,
-    "unknowable": raising(UnknowableError),
     "spoils its copy": spoil_the_copy,
 }
 
@@ -178,7 +154,6 @@ def test_an_exception_that_cannot_be_treated_as_usual_is_retried_as_what_it_is(
         "frozen later": "FrozenError: 7",
         "unaskable": "exception UnaskableError",
         "from unaskable": "OSError: down",
-        "beside unaskable": "OSError: down",
     }
     for name in errors:
         declare(name, retry=hipq.Fixed(0, max_attempts=2, only=kinds))(MISCHIEF[name])
@@ -198,22 +173,10 @@ def begin_and_forget(job: Job) -> str:
     return "done"
 
 
-def begin_by_hand(job: Job) -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("BEGIN")
-    Queue.objects.create(name="left_open")
-    return "done"
-
-
 def turn_autocommit_off(job: Job) -> str:
     connection.set_autocommit(False)
     Queue.objects.create(name="left_open")
     return "done"
-
-
-def begin_and_interrupt(job: Job) -> NoReturn:
-    begin_and_forget(job)
-    raise KeyboardInterrupt
 
 
 LEFT_OPEN = "OpenTransactionError: job type 'forgetful' left a transaction"
@@ -223,9 +186,7 @@ LEFT_OPEN = "OpenTransactionError: job type 'forgetful' left a transaction"
     ("handler", "error"),
     [
         (begin_and_forget, LEFT_OPEN),
-        (begin_by_hand, LEFT_OPEN),
         (turn_autocommit_off, LEFT_OPEN),
-        (begin_and_interrupt, "exception KeyboardInterrupt"),
     ],
 )
 def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_job(

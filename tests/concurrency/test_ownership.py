@@ -7,11 +7,9 @@ later pass or given back.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
@@ -20,29 +18,22 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.database.clock import steady
 from hipq_django.domain.states import Phase
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
-from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import admission
-from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Released
-from tests.concurrency.sessions import PATIENCE_SECONDS
+from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.faults import IN_TURN, Faults, InTurn, breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
-from tests.processes.conftest import eventually
-from tests.threads import Crew, reservations_last, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-MAX_MOMENTS = 400
 ROUNDS = 30
 
 Prepare = Callable[[], HandWorker]
-Start = Callable[["Threads", "Kinds", int, type[Exception]], str]
 
 
 class Kinds:
@@ -52,10 +43,7 @@ class Kinds:
         self._configure_queue = configure_queue
         self.runs: dict[tuple[int, int], int] = {}
         """How often the handler of each attempt ran."""
-        self.gate = threading.Event()
-        """Lets the jobs end that stay."""
         declare("plain")(self._noting({"done": True}))
-        declare("stays")(self._stay)
         declare("waits")(self._noting(hipq.WAIT))
         declare("parts")(self._noting(hipq.WAIT_FOR("one", "two")))
         declare("snoozes")(self._snooze)
@@ -77,10 +65,6 @@ class Kinds:
     def _raise(self, job: Job) -> None:
         self._noting(None)(job)
         raise OSError("down")
-
-    def _stay(self, job: Job) -> None:
-        self._noting(None)(job)
-        self.gate.wait(PATIENCE_SECONDS)
 
     def _snooze(self, job: Job) -> None:
         self._noting(None)(job)
@@ -201,10 +185,8 @@ PASSES = [
 
 
 @pytest.fixture
-def kinds(declare: Declare, configure_queue: ConfigureQueue) -> Iterator[Kinds]:
-    kinds = Kinds(declare, configure_queue)
-    yield kinds
-    kinds.gate.set()
+def kinds(declare: Declare, configure_queue: ConfigureQueue) -> Kinds:
+    return Kinds(declare, configure_queue)
 
 
 @IN_TURN
@@ -242,88 +224,14 @@ class Broken:
         return faults
 
 
-class Threads(Crew):
-    """A worker whose only thread executes what it claims; a test moves the rest by hand."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.row = self.scheduler.worker
-
-    def run_pass(self) -> object:
-        return self.scheduler.run_once()
-
-    def execute(self) -> None:
-        """Wait until all that is in flight has run."""
-        self.pool.await_done(PATIENCE_SECONDS)
-
-    def claim(self, *names: str) -> Claim:
-        """Claim jobs, the last of them ahead; return that one's claim."""
-        jobs = hipq.enqueue_many([hipq.NewJob(name) for name in names])
-        self.run_pass()
-        [ahead] = [claim for claim in self.batch if claim.id == jobs[-1].pk]
-        return ahead
-
-
-def confirm(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> str:
-    """Break it while a thread asks whether what it takes up still holds."""
-    ahead = worker.claim("stays", "plain")
-    eventually(lambda: kinds.runs, "the first one runs")
-    eventually(lambda: steady() > ahead.known_at + RESERVATION_SECONDS, "the other one is stale")
-    worker.breaks_at, worker.breaks_by = at, error
-    kinds.gate.set()
-    worker.execute()
-    worker.breaks_at = 0
-    return worker.broke
-
-
-def mark(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> str:
-    """Break it while it is written that a job has started which was claimed ahead."""
-    with reservations_last():
-        ahead = worker.claim("plain", "stays")
-        eventually(lambda: (ahead.id, ahead.attempt) in kinds.runs, "the second one runs")
-    worker.scheduler.persist_batch()
-    eventually(lambda: steady() > ahead.started_at + RESERVATION_SECONDS, "it runs for long")
-    with breaking(at, error) as faults:
-        run_pass(worker)
-    worker.run_pass()
-    is_refused = ahead.id in worker.scheduler.not_marked.ids  # then it is tried again in a minute
-    assert is_refused or not Job.objects.get(pk=ahead.id).prefetched, faults.place
-    return faults.place
-
-
-@pytest.mark.parametrize("error", [OperationalError, ValueError])
-@pytest.mark.parametrize("start", [confirm, mark])
-def test_each_moment_of_a_start_may_break_the_connection(
-    kinds: Kinds, start: Start, error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
-    expected = None
-    for at in count():
-        assert at < MAX_MOMENTS, "the start has no end"
-        empty_tables()
-        kinds.runs.clear()
-        kinds.gate.clear()
-        with working(Threads()) as worker:
-            place = start(worker, kinds, at, error)
-            nothing_is_forgotten(worker, kinds, place)
-            kinds.gate.set()
-            come_to_rest(worker)
-        ended = outcome()
-        expected = expected or ended  # at first nothing breaks
-        assert ended == expected, place
-        assert set(kinds.runs.values()) == {1}, place
-        if at and not place:
-            break
-
-
-def run_pass(worker: HandWorker | Threads) -> None:
+def run_pass(worker: HandWorker) -> None:
     try:
         worker.scheduler.run_once()
     except Exception:
         connection.close()
 
 
-def do_duties(worker: HandWorker | Threads) -> None:
+def do_duties(worker: HandWorker) -> None:
     """Do the duties that move jobs; one that fails is done another time."""
     config = get_instance()
     for duty in (
@@ -345,7 +253,7 @@ def empty_tables() -> None:
         Queue.objects.update(throttler_state={}, throttler_problem="NONE")
 
 
-def nothing_is_forgotten(worker: HandWorker | Threads, kinds: Kinds, place: str) -> None:
+def nothing_is_forgotten(worker: HandWorker, kinds: Kinds, place: str) -> None:
     """What ran is in flight until it is written."""
     in_flight = worker.batch.attempts()
     for row in Job.objects.filter(worker=worker.row):
@@ -359,7 +267,7 @@ def was_executed(kinds: Kinds, row: Job) -> bool:
     return is_in_handler and (row.pk, row.attempt) in kinds.runs
 
 
-def come_to_rest(worker: HandWorker | Threads) -> None:
+def come_to_rest(worker: HandWorker) -> None:
     """Let the worker go on, with a sound connection, until there is nothing left to do."""
     for _ in range(ROUNDS):
         do_duties(worker)

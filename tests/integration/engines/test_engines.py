@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, connections, transaction
 from django.forms import model_to_dict
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -305,35 +305,6 @@ def test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once(
     admitted = admit_by_weight(waiting[:8], sum(running, Decimal(0)), limit)
     is_rare = 0 in waiting or waiting[0] > limit
     assert claimed == ([] if is_rare else [jobs[index] for index in admitted])
-
-
-IDLE_LIMIT = "idle_in_transaction_session_timeout"
-
-
-def idle_limit() -> str:
-    """How long this session may be idle in a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SHOW {IDLE_LIMIT}")
-        return str(cursor.fetchone()[0])
-
-
-@pytest.mark.postgres
-@pytest.mark.django_db(transaction=True)
-def test_the_server_ends_an_admission_whose_worker_falls_silent(worker: Worker) -> None:
-    """For this transaction only, and unless the session has a limit of its own."""
-    add(1)
-    queue = Queue.objects.get(name="default")
-    with transaction.atomic():
-        engine_for("default").lock(queue, worker)
-        during = idle_limit()
-    after = idle_limit()
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL {IDLE_LIMIT} = '7s'")
-        engine_for("default").lock(queue, worker)
-        own = idle_limit()
-
-    assert (during, after, own) == ("30s", "0", "7s")
 
 
 @pytest.mark.postgres

@@ -22,7 +22,6 @@ from hipq_django.models import Attempt, Job, Queue
 from hipq_django.scheduler import batch, current_batch, persisting, polling
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
-from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
 from tests.running import run_due_jobs
 
@@ -163,36 +162,6 @@ def is_update_of_jobs(sql: str) -> bool:
     return re.search(update, sql, re.DOTALL) is not None
 
 
-def cut_off_once() -> Any:
-    """Let the connection break at the first statement that updates jobs."""
-    left = [OperationalError("server closed the connection unexpectedly")]
-
-    def execute(run: Any, sql: str, *arguments: Any) -> Any:
-        if is_update_of_jobs(sql) and left:
-            raise left.pop()
-        return run(sql, *arguments)
-
-    return connection.execute_wrapper(execute)
-
-
-@pytest.mark.parametrize("limit", [0, 2])
-def test_results_that_could_not_be_written_are_written_by_a_later_pass(
-    configure_queue: ConfigureQueue, limit: int
-) -> None:
-    configure_queue(THROTTLE_LIMIT=limit)
-    enqueue(2)
-    worker = HandWorker()
-    worker.run_pass()
-    worker.execute()
-
-    with pytest.raises(OperationalError), cut_off_once():
-        worker.run_pass()
-    worker.run_pass()
-
-    assert states() == ["final", "final"]
-    assert worker.batch.ids == []
-
-
 class Refusing:
     """Lets PostgreSQL be short of memory whenever jobs are written."""
 
@@ -259,17 +228,6 @@ def test_a_fault_of_the_fast_path_fails_no_job(
     told = [one for one in caplog.records if "event=batch_write_failed" in one.getMessage()]
     assert len(told) == 3
     assert "not enough values" in str(told[0].exc_info)
-
-
-def test_a_claim_that_is_not_committed_starts_nothing() -> None:
-    enqueue(2)
-    worker = HandWorker()
-
-    with pytest.raises(OperationalError), cut_off_once():
-        worker.run_pass()
-
-    assert worker.claims == []
-    assert worker.batch.ids == []
 
 
 def test_queues_take_turns() -> None:

@@ -197,19 +197,6 @@ def clock(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(toy, monkeypatch)
 
 
-def test_a_busy_worker_asks_for_a_fiftieth_of_its_time_while_nothing_is_due(clock: Clock) -> None:
-    assert [clock.asks(), clock.asks()] == [True, False]
-    clock.now += 0.049
-    assert not clock.asks()
-    clock.now += 0.002
-    assert [clock.asks(), clock.asks()] == [True, False]
-
-    Group.objects.create(name="wish 2")
-    clock.now += 0.05
-    assert [clock.asks(), clock.asks(), clock.asks()] == [True, True, False]
-    assert [clock.asks(is_busy=False), clock.asks(is_busy=False)] == [True, True]
-
-
 def test_who_lost_a_job_writes_nothing_beside_it(toy: Toy) -> None:
     job, worker, other = hipq.enqueue("toy", 1), HandWorker(), HandWorker()
     worker.run_pass()
