@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import connection
 
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler.batch import BatchScheduler
@@ -34,12 +34,11 @@ class Crew:
         self.scheduler = BatchScheduler(WorkerFactory.create(), self.pool)
         self.breaks_at = 0
         """At which moment of asking whether a claim holds the connection breaks; 0: at none."""
-        self.breaks_by: type[Exception] = OperationalError
         self.broke = ""
         """Where it last did."""
 
     def _confirm(self, claim: Claim) -> bool:
-        with breaking(self.breaks_at, self.breaks_by) as faults:
+        with breaking(self.breaks_at) as faults:
             try:
                 return self.scheduler.confirm(claim)
             finally:

@@ -10,14 +10,6 @@ from django.db import connections, router
 
 from hipq_django.exceptions import ConfigurationError
 
-
-def isolation_level(using: str) -> str:
-    """Return the isolation level of a PostgreSQL session."""
-    with connections[using].cursor() as cursor:
-        cursor.execute("SHOW transaction_isolation")
-        return str(cursor.fetchone()[0])
-
-
 SQLITE_OPTIONS = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
     "transaction_mode": "IMMEDIATE",
@@ -52,7 +44,9 @@ def check_isolation(using: str) -> None:
     """Raise `ConfigurationError` if the isolation level would make limits inexact."""
     if connections[using].vendor != "postgresql":
         return
-    level = isolation_level(using)
+    with connections[using].cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        level = str(cursor.fetchone()[0])
     if level != "read committed":
         raise ConfigurationError(
             f"database {using!r} runs transactions at {level!r}: exact limits need 'read "

@@ -374,25 +374,17 @@ class Admission:
         if self.counters:
             self.places = self.slots  # a job that waits for a thread has not started
 
-    @property
-    def _queue_values(self) -> object:
-        """The values of the queue's row that throttlers may use, besides those that they write."""
-        return self.queue.throttle_limit, self.queue.order
-
     def _may_scan(self) -> bool:
         """Return whether to ask the throttlers again."""
-        if not self.throttlers:
-            return True
-        scans = self.context.held_back_scans
-        scans.note_limits(self.queue.id, self._queue_values)
-        return scans.may_begin(self.queue.id, time.monotonic())
+        scans, pk = self.context.held_back_scans, self.queue.id
+        return not self.throttlers or scans.may_begin(pk, time.monotonic())
 
     def _note_scan(self, began: float) -> None:
         scans, pk = self.context.held_back_scans, self.queue.id
         scans.gave(pk, self.looked_at, len(self.admitted))
         if not (self.admitted or self.moved):
             full = self.resume_after is None
-            scans.record(pk, began, time.monotonic(), self._queue_values, full_scan=full)
+            scans.record(pk, began, time.monotonic(), full_scan=full)
 
     def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that all throttlers let run; give the rescheduled their time."""

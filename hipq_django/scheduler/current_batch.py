@@ -50,9 +50,7 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        for result in self._left.values() if error else ():
-            result.claim.is_in_doubt = True
+    def __exit__(self, *_: object) -> None:
         self._batch.take_back(self._left.values())
 
     def __contains__(self, result: Result) -> bool:

@@ -160,12 +160,12 @@ class StartDelay:
 class HeldBackScans:
     """When a queue in which throttlers hold jobs is scanned again.
 
-    Nothing tells a worker that a verdict has changed, so it asks again. After a change that it
-    knows of, such as the end of one of its jobs or another limit, it asks at once.
+    Nothing tells a worker that a verdict has changed, so it asks again, once a second at least.
+    After the end of one of its jobs, or when it is called to the queue, it asks at once.
     """
 
     def __init__(self) -> None:
-        self._in_vain: dict[int, object] = {}
+        self._in_vain: set[int] = set()
         self._next: dict[int, float] = {}
         self._start_most: set[int] = set()
 
@@ -180,30 +180,23 @@ class HeldBackScans:
         """Return whether most of the jobs that the last scan read have started."""
         return queue in self._start_most
 
-    def note_limits(self, queue: int, limits: object) -> None:
-        """Let a queue, by its id, be scanned at once if its row says other `limits` than before."""
-        if self._in_vain.get(queue, limits) != limits:
-            self.forget(queue)
-
     def may_begin(self, queue: int, now: float) -> bool:
         """Return whether to scan a queue now."""
         return now >= self._next.get(queue, 0.0)
 
-    def record(
-        self, queue: int, began: float, ended: float, limits: object, *, full_scan: bool
-    ) -> None:
+    def record(self, queue: int, began: float, ended: float, *, full_scan: bool) -> None:
         """Note a scan that let nothing start; a `full_scan` came to the end of the queue.
 
         Scans go on without a pause until the whole queue was read.
         """
         if full_scan:
-            self._in_vain[queue] = limits
+            self._in_vain.add(queue)
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
             self._next[queue] = ended + pause_after(ended - began, SCAN_SHARE, most=MAX_SECONDS)
 
     def forget(self, queue: int) -> None:
         """Let a queue be scanned at once."""
-        self._in_vain.pop(queue, None)
+        self._in_vain.discard(queue)
         self._next.pop(queue, None)
 
     def forget_all(self, queues: Iterable[int]) -> None:

@@ -87,11 +87,7 @@ def _note_dropped(results: Sequence[Result]) -> None:
     """Log the results of jobs that are not this worker's any more."""
     for result in results:
         raised = result.exception if isinstance(result, Failed | Decided) else None
-        sentence = (
-            "an earlier try to write it got no reply, and has written it or came too late"
-            if result.claim.is_in_doubt
-            else "another process was first"
-        )
+        sentence = "another process was first, or an earlier try to write it got no reply"
         events.info("result_dropped", sentence, row=result.claim, exception=raised)
 
 

@@ -94,8 +94,6 @@ class Claim:
     """Whether the start is written, so that it is no reservation any more."""
     extra: Any = field(default=None, repr=False)
     """What a companion has beside the job; its results are written by the companion."""
-    is_in_doubt: bool = False
-    """Whether its result may be written: a try to do so was cut short."""
 
     @property
     def log_fields(self) -> dict[str, Any]:

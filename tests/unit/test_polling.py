@@ -39,14 +39,14 @@ def test_a_whole_look_while_the_database_stood_still_does_not_keep_the_next_one_
 
 # Through held jobs
 
-QUEUE, LIMITS = 7, "limits"
+QUEUE = 7
 
 
 def scanned(seconds: float, *, full_scan: bool = True) -> HeldBackScans:
     """Return what remembers a look through held jobs, of so many seconds until `AT`."""
     scans = HeldBackScans()
     assert scans.may_begin(QUEUE, AT - seconds)
-    scans.record(QUEUE, AT - seconds, AT, LIMITS, full_scan=full_scan)
+    scans.record(QUEUE, AT - seconds, AT, full_scan=full_scan)
     return scans
 
 
@@ -59,11 +59,7 @@ def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
 
 def test_what_may_change_a_verdict_ends_the_pause() -> None:
     scans = scanned(0.5)
-    scans.note_limits(QUEUE, LIMITS)
     assert not scans.may_begin(QUEUE, AT)
-    scans.note_limits(QUEUE, "other limits")
-    assert scans.may_begin(QUEUE, AT)
-    scans = scanned(0.5)
     scans.forget(QUEUE)
     assert scans.may_begin(QUEUE, AT)
 

@@ -178,9 +178,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue) -> l
     [
         (lambda worker: None, False),
         (lambda worker: worker.scheduler.rotation.put_first("default"), True),
-        (lambda worker: Queue.objects.update(throttle_limit=9), True),
     ],
-    ids=["nothing", "a commit woke the worker", "another limit"],
+    ids=["nothing", "a commit woke the worker"],
 )
 def test_what_was_looked_through_in_vain_is_asked_about_again_when_something_has_happened(
     asked: list[int], happen: Callable[[HandWorker], Any], again: bool
