@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connections
-from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -24,8 +23,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.maintenance import recovery, reranking
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from tests.admin_pages import ACTION_BOX, html, list_url, page_url
+from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
 from tests.router import REPLICA
 from tests.running import run_due_jobs
@@ -208,41 +206,3 @@ def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
     call_command("hipq_prune", instance=instance, days=0, stdout=out)
 
     assert not Job.objects.using(config.database).exists()
-
-
-@pytest.mark.urls("tests.other_admin_urls")
-def test_the_admin_shows_and_edits(instance: str, admin_client: Client) -> None:
-    def at(url: str) -> str:
-        return url if instance == "default" else url.replace("/admin/", "/other-admin/")
-
-    job = sent(instance, "send", "k1")
-    waiting = hipq.enqueue("send", instance=instance)
-    hipq.complete("send", "early", "yes", instance=instance)
-    Worker.objects.using(job.using).create(instance=instance, name="w")
-
-    for model in (Answer, Job, JobType, Queue, Worker):
-        html(admin_client, at(list_url(model)))
-        for row in model.objects.using(job.using):
-            html(admin_client, at(page_url(row)))
-    bank = Queue.objects.using(job.using).create(instance=instance, name="bank")
-    admin_client.post(
-        at(page_url(job.job_type)),
-        {
-            "queue": bank.pk,
-            "default_timeout": "60",
-            "default_priority": "5",
-            "default_throttle_factor": "1",
-        },
-    )
-    when = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
-    admin_client.post(at(page_url(waiting)), {**when, "priority": "5", "throttle_factor": "1"})
-    admin_client.post(at(page_url(waiting, "run_now")))
-    admin_client.post(
-        at(list_url(Job)), {"action": "cancel", "confirmed": "1", ACTION_BOX: [job.pk]}
-    )
-    admin_client.post(at(list_url(Queue)), {"action": "pause", ACTION_BOX: [bank.pk]})
-
-    job_type = JobType.objects.using(job.using).get(pk=job.job_type_id)
-    assert (job_type.queue_id, job_type.default_priority) == (bank.pk, 5)
-    assert (fresh(waiting).priority, fresh(job).outcome) == (5, "cancelled")
-    assert Queue.objects.using(job.using).get(pk=bank.pk).paused
