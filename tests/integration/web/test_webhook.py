@@ -179,6 +179,7 @@ def raises(error: Exception) -> Any:
 @pytest.mark.parametrize(
     "header",
     ["", "t=1,v1=x", signature(b"{}"), signature(b"{}", secret="another"), "no header"],
+    ids=["empty", "nonsense", "of another body", "by another secret", "no header"],
 )
 def test_a_forged_message_is_forbidden_and_not_even_read(partner: Partner, header: str) -> None:
     asked()
