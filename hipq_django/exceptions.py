@@ -145,18 +145,12 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
     A name that differs in its case alone is near, as is `throttle_limit` in a setting.
     """
-    names = sorted(known)
-    if not names:
-        return "; none is known."
-    near = nearest(name, names)
-    return f"; known are {', '.join(names)}." if near is None else f", did you mean {near!r}?"
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the nearest known name, if one is near."""
     by_letters = {each.casefold(): each for each in sorted(known)}
-    near = get_close_matches(name.casefold(), by_letters, n=1)
-    return by_letters[near[0]] if near else None
+    if not by_letters:
+        return "; none is known."
+    if near := get_close_matches(name.casefold(), by_letters, n=1):
+        return f", did you mean {by_letters[near[0]]!r}?"
+    return f"; known are {', '.join(by_letters.values())}."
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:

@@ -41,7 +41,12 @@ class Signature:
         self._any_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
         if self._any_name:
             del self._arguments[self._any_name]
-        self._required = {n for n, p in self._arguments.items() if p.default is p.empty}
+        self.arguments = tuple(self._arguments)
+        self.defaults = {
+            n: p.default for n, p in self._arguments.items() if p.default is not p.empty
+        }
+        self.required = [name for name in self.arguments if name not in self.defaults]
+        self._required = {*self.required}
         self._in_place = [n for n, p in self._arguments.items() if p.kind is not p.KEYWORD_ONLY]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +85,7 @@ class Signature:
             name = min(unknown, key=str)
             return f"{self.short_name} takes no argument {name!r}{self._instead_of(str(name))}"
         if missing := self._required - given.keys():
-            first = next(name for name in self._arguments if name in missing)
+            first = next(name for name in self.arguments if name in missing)
             return f"{self.short_name}: argument {first} is missing."
         return ""
 
@@ -88,21 +93,6 @@ class Signature:
         if name in JOB_OPTIONS or name in CALL_OPTIONS:
             return f"; that is an option: {self.short_name}.using({name}=…).enqueue(…)"
         return nearest_name(name, self._names) if self._names else "; it takes none."
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The defaults of the arguments that have one."""
-        return {n: p.default for n, p in self._arguments.items() if p.default is not p.empty}
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the arguments."""
-        return tuple(self._arguments)
-
-    @property
-    def required(self) -> list[str]:
-        """The names of the arguments without a default."""
-        return [name for name in self._arguments if name in self._required]
 
     @cached_property
     def text(self) -> str:

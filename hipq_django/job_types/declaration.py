@@ -94,11 +94,6 @@ class Declaration(VerbsByKey):
         """What it is called in the project's code, for advice."""
         return self.__qualname__.rpartition(".")[2]
 
-    @cached_property
-    def policy_text(self) -> str:
-        """The policy as a log line names it."""
-        return str(self.policy)
-
     def using(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return the same with options for its next jobs, those of `hipq_django.enqueue`.
 

@@ -115,7 +115,7 @@ def why_given_up(job_type: JobType) -> str:
     if declared is not None and declared.retry_handler is not None:
         return _("its retry handler gives up")
     if declared is not None and declared.policy is not None:
-        return _("%(policy)s gives up") % {"policy": declared.policy_text}
+        return _("%(policy)s gives up") % {"policy": declared.policy}
     return _("it has no retry policy")
 
 

@@ -175,16 +175,6 @@ def test_a_wrong_value_is_named_with_those_that_are_allowed(
             assert f"[{option.name!r}]" in found.msg
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["", "https://shop.example", "http://[::1]:8000/", "https://shop.example/a%20site/"],
-)
-def test_an_address_that_a_path_may_follow_is_right(settings: Settings, address: str) -> None:
-    settings.HIPQ = of_instance(CALLBACK_BASE_URL=address)
-
-    assert list(problems()) == []
-
-
 # Sources
 
 
@@ -196,21 +186,6 @@ def test_the_options_of_a_source_are_read(settings: Settings) -> None:
     opened = found.open()
     assert isinstance(opened, MessageSource)
     assert (opened.greeting, found.map_function()) == ("hello", read)  # type: ignore[attr-defined]  # of any source
-
-
-@pytest.mark.parametrize(
-    ("sources", "message"),
-    [({}, "has no source 'pots'."), ({"post": {}}, "no source 'pots', did you mean 'post'?")],
-)
-def test_a_source_that_is_not_in_the_setting_is_refused(
-    settings: Settings, sources: dict[str, Any], message: str
-) -> None:
-    settings.HIPQ = source() if sources else {}
-
-    with pytest.raises(ConfigurationError) as caught:
-        get_instance().source("pots")
-
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -31,20 +31,6 @@ def signature(function: Any = send) -> Signature:
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "bound"),
-    [
-        ((7,), {}, {"invoice_id": 7}),
-        ((7, ["a"]), {"urgent": True}, {"invoice_id": 7, "copy_to": ["a"], "urgent": True}),
-        ((), {"invoice_id": 7, "copy_to": None}, {"invoice_id": 7, "copy_to": None}),
-    ],
-)
-def test_arguments_are_bound_by_name_and_no_default_is_filled_in(
-    args: Any, kwargs: Any, bound: Any
-) -> None:
-    assert signature().bind(args, kwargs) == bound
-
-
-@pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [
         ((), {}, "send: argument invoice_id is missing."),

@@ -92,15 +92,6 @@ def test_what_was_edited_is_listed_and_stays_until_it_is_reset(
     assert declared.edits(get_instance()) == {name: EDITED[name] for name in left}
 
 
-def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:
-    synced(settings, THROTTLE_LIMIT=10)
-    settings.HIPQ = {}
-
-    sync("default")
-
-    assert stored().throttle_limit == 10
-
-
 def test_a_declared_type_gets_a_row_with_its_defaults(declare: Declare) -> None:
     declare("charge", queue="bank", timeout=60, priority=5, throttle_factor=2.5,
             time_windows=["05:00-07:00"], time_zone="Europe/Paris")(lambda job: None)  # fmt: skip
@@ -244,21 +235,6 @@ def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written
     newer.declare()
 
     assert (with_both, in_rows()) == (OLDER, NEWER)
-
-
-def test_a_worker_that_is_not_the_newest_only_adds_to_rows(
-    newer: RowSync, declare: Declare, settings: Settings
-) -> None:
-    """It could not write all of them when it started: somebody had locked one."""
-    JobType.objects.update(sensitive=["iban", "card"])
-    settings.HIPQ = bank(THROTTLE_LIMIT=10)
-    declare("added", sensitive=["pin"])(handler)
-    declare("charge", queue="bank", sensitive=["pin", "iban"], priority=7)(handler)
-
-    left = sync("default", is_newest=False)
-
-    assert (left, in_rows()) == ([], (5, 8, ["iban", "card", "pin"], True, "0 3 * * *"))
-    assert JobType.objects.get(name="added").sensitive == ["pin"]
 
 
 def test_a_worker_that_is_not_the_newest_keeps_schedules_from_being_retired(
