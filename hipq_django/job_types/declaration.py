@@ -101,7 +101,7 @@ class Declaration(VerbsByKey):
         """
         split_options(self.name, options)  # raises for an unknown one
         made = object.__new__(type(self))
-        made.__dict__ |= {**self.__dict__, "options": {**self.options, **options}}
+        vars(made).update({**vars(self), "options": {**self.options, **options}})
         return made
 
     def check_gathers(self) -> None:
