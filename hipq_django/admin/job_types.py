@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
@@ -95,10 +94,6 @@ class JobTypeAdmin(HipqAdmin):
         for row in rows:
             row.trend = trends.of(row)
             row.declared = get_declared(row.instance, row.name)
-
-    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the types whose name has this in it."""
-        return rows.filter(name__icontains=term)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited fields."""

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
@@ -202,10 +201,6 @@ class ScheduleAdmin(RowActions):
                 "upcoming": schedule_times.upcoming(form.spec, self.now),
             }
         return super().render_change_form(request, context, *args, **kwargs)
-
-    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the schedules with these letters in their names."""
-        return rows.filter(name__icontains=term)
 
     @admin.display(description=_("state"))
     def condition(self, row: Schedule) -> str:
