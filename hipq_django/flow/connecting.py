@@ -19,7 +19,7 @@ from hipq_django.flow.exceptions import FamilyError, UnknownPortError
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Connection, Message, NodePort
 from hipq_django.flow.ports import Port, defaults_of, for_change, set_channels
-from hipq_django.flow.values import is_same
+from hipq_django.flow.values import Write, is_same
 
 PAGE_SIZE = 200
 """How many messages are moved at once: they may be large."""
@@ -157,7 +157,7 @@ def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list
     rows = Message.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
     messages = list(locked(rows, to_delete=True))
     items = [
-        delivering.Item(target, m.data, m.context, False, group.notify, m.log and group.log)
+        Write(target, m.data, m.context, False, group.notify, m.log and group.log)
         for m in messages
         for target in targets
     ]
@@ -166,12 +166,12 @@ def _move_page(source: Port, ids: Sequence[int], targets: Sequence[int]) -> list
     return [m.data for m in messages]
 
 
-def _defaults_for(source: Port, targets: Sequence[int]) -> list[delivering.Item]:
+def _defaults_for(source: Port, targets: Sequence[int]) -> list[Write]:
     packet, using, group = source.sink.default_packet(), source.node.using, current_group()
     if packet is None:
         return []
     return [
-        delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)
+        Write(target, packet.value, packet.context, True, group.notify, group.log)
         for target in targets
         if not has_default(target, packet.value, using)
     ]

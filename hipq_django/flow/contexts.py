@@ -120,13 +120,10 @@ def set_group(
 ) -> Iterator[Group]:
     """Set how messages are written inside of the block; None is as outside of it."""
     outer = current_group()
-    inner = Group(
-        outer.log if log is None else log,
-        outer.notify if notify is None else notify,
-        outer.as_default if as_default is None else as_default,
-        entry if outer.entry is None else outer.entry,
-        room or outer.room,
-    )
+    given: dict[str, Any] = {"log": log, "notify": notify, "as_default": as_default, "room": room}
+    inner = outer._replace(**{name: value for name, value in given.items() if value is not None})
+    if outer.entry is None:
+        inner = inner._replace(entry=entry)
     before = _group.get()
     _group.set(inner)
     try:

@@ -6,10 +6,11 @@ connects, changes or deletes a port waits for them, so no message is left behind
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from hipq_django import events
 from hipq_django.database.errors import LockedRowError
@@ -31,6 +32,7 @@ from hipq_django.flow.statements import (
     lock_places,
     ways_from,
 )
+from hipq_django.flow.values import Write
 
 MOST_PASSED = 10_000
 """How many ports a message passes at most, each counted for each path that leads there."""
@@ -38,20 +40,6 @@ MOST_PASSED = 10_000
 
 class LockedPortError(LockedRowError):
     """A port is locked by a transaction that changes it: the run is ended later."""
-
-
-class Item(NamedTuple):
-    """One value for one port, or for the subscribers of a channel."""
-
-    place: int | str
-    """The port, or the channel."""
-    value: Any
-    context: Mapping[str, Any] = {}
-    as_default: bool = False
-    notify: bool = True
-    log: bool = True
-    text: str = ""
-    """The value as `json_with_text` has made it; empty: it has to be encoded yet."""
 
 
 class Way(NamedTuple):
@@ -197,12 +185,12 @@ class Delivery:
         self._woken: set[int] = set()
         self._room = current_group().room
 
-    def write(self, item: Item) -> None:
+    def write(self, item: Write) -> None:
         """Write one value to its port, and to what is joined with it, or to its channel."""
         if isinstance(item.place, str):
             self._publish(item.place, item)
             return
-        way = self._routes.way(item.place)
+        way = self._routes.way(cast("int", item.place))
         for channel in way.channels:
             self._publish(channel, item)
         for target in way.targets:
@@ -211,7 +199,7 @@ class Delivery:
                 raise wrong_type(target.name, target.type, type(item.value).__name__)
             self._lay(target, item)
 
-    def _publish(self, channel: str, item: Item) -> None:
+    def _publish(self, channel: str, item: Write) -> None:
         """Write one value to all ports that subscribe to a channel, and are of its type.
 
         A publisher does not know its subscribers, so what they do not take is no error.
@@ -220,9 +208,9 @@ class Delivery:
         for subscriber in self._routes.subscribers(channel):
             for target in self._routes.way_from_channel(subscriber).targets:
                 if is_of(target.type, item.value):
-                    self._lay(target, item._replace(context=context))
+                    self._lay(target, replace(item, context=context))
 
-    def _lay(self, port: PortPlace, item: Item) -> None:
+    def _lay(self, port: PortPlace, item: Write) -> None:
         if self._room is not None:
             self._room.take(item.value, item.context)
         as_default = item.as_default or port.mode == "memory"
@@ -253,7 +241,7 @@ def _without_replaced(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def write(
-    items: Sequence[Item], instance: str, using: str, now: datetime, *, skip_locked: bool = False
+    items: Sequence[Write], instance: str, using: str, now: datetime, *, skip_locked: bool = False
 ) -> None:
     """Write values to ports, and to those that subscribe to channels, in the current transaction.
 
@@ -262,7 +250,7 @@ def write(
     if not items:
         return
     places = {item.place for item in items}
-    ports = {place for place in places if not isinstance(place, str)}
+    ports = {place for place in places if isinstance(place, int)}
     routes = Routes(ports, instance, using, skip_locked=skip_locked)
     if gone := ports - routes.places.keys():
         raise UnknownPortError(f"there is no port {min(gone)} any more.")

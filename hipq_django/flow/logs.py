@@ -29,7 +29,7 @@ from hipq_django.flow.models import LogEntry, Node
 from hipq_django.flow.publishing import LOG_CHANNEL, hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import is_heard, observers_among
-from hipq_django.flow.values import stored_json
+from hipq_django.flow.values import Write, stored_json
 from hipq_django.job_types.registry import sensitive_fields
 
 
@@ -69,11 +69,7 @@ def _publish(
     skip_locked: bool,
 ) -> None:
     observers = observers_among([pk for pk, _ in entries if pk is not None], using)
-    items = [
-        delivering.Item(LOG_CHANNEL, entry, log=False)
-        for pk, entry in entries
-        if pk not in observers
-    ]
+    items = [Write(LOG_CHANNEL, entry, log=False) for pk, entry in entries if pk not in observers]
     delivering.write(items, instance, using, clock.now(using), skip_locked=skip_locked)
 
 

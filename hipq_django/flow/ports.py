@@ -39,7 +39,7 @@ from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import newest_defaults
-from hipq_django.flow.values import NOTHING, Packet, PortName
+from hipq_django.flow.values import NOTHING, Packet, PortName, Write
 from hipq_django.job_types.registry import get_declared
 
 
@@ -71,16 +71,16 @@ class AtOnce:
                 entry.note(entry.written, self._port.place, [item.value for item in items])
             self._deliver(items)
 
-    def _items(self, values: Iterable[Any], **how: bool) -> list[delivering.Item]:
+    def _items(self, values: Iterable[Any], **how: bool) -> list[Write]:
         row, context = self.row, current_context()
         most = flow_settings(self._node.instance).max_message_bytes
-        options, items = PortOptions(self._port.name, row.type), list[delivering.Item]()
+        options, items = PortOptions(self._port.name, row.type), list[Write]()
         for value in values:
             stored, text, _ = message_with_text(value, options, most)
-            items.append(delivering.Item(row.pk, stored, context, text=text, **how))
+            items.append(Write(row.pk, stored, context, text=text, **how))
         return items
 
-    def _deliver(self, items: Sequence[delivering.Item]) -> None:
+    def _deliver(self, items: Sequence[Write]) -> None:
         using = self._node.using
         delivering.write(items, self._node.instance, using, clock.now(using))
 

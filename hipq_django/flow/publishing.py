@@ -19,6 +19,7 @@ from hipq_django.flow.declaring import all_components, components
 from hipq_django.flow.models import Channel, Node
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import is_heard, observers_among
+from hipq_django.flow.values import Write
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Worker
 
@@ -44,7 +45,7 @@ def publish(channel: str, message: Any, *, instance: str = DEFAULT) -> None:
     value = checked_message(message, PortOptions(name), most)
     group = current_group()
     how = group.as_default, group.notify, group.log
-    item = delivering.Item(name, value, current_context(), *how)
+    item = Write(name, value, current_context(), *how)
     using = get_instance(instance).database
     with write_transaction(using):
         delivering.write([item], instance, using, clock.now(using))
@@ -64,7 +65,7 @@ def announce_components(worker: Worker) -> None:
         for queue in sorted(filter(worker.is_for, queues))
     ]
     items = [
-        delivering.Item(channel, checked_message(told, PortOptions(channel)), log=False)
+        Write(channel, checked_message(told, PortOptions(channel)), log=False)
         for channel, told in said
     ]
     with write_transaction(using):
@@ -88,7 +89,7 @@ def announce(
     wanted = list(said)
     observers = observers_among([pk for pk, _ in wanted], using)
     items = [
-        delivering.Item(f"/flow/node/{pk}", dict(what), log=False)
+        Write(f"/flow/node/{pk}", dict(what), log=False)
         for pk, what in wanted
         if pk not in observers
     ]

@@ -131,23 +131,16 @@ def _observers_of_themselves(config: InstanceSettings) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _declared(config: InstanceSettings) -> Iterator[tuple[ComponentDeclaration, Any]]:
-    """Yield the components of which there are nodes, each with its oldest ones.
-
-    The oldest are those that older releases have made; more than 10,000 are not looked at.
-    """
+def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
+    """Yield the ports that are declared no more; of each component the oldest nodes are asked."""
     for pk, name in sorted(_types(config).items()):
         declared = get_declared(config.name, name)
-        if isinstance(declared, ComponentDeclaration):
-            nodes = Node.objects.using(config.database).filter(job_type=pk).order_by("pk")
-            yield declared, nodes[:COUNT_LIMIT]
-
-
-def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
-    for declared, oldest in _declared(config):
+        if not isinstance(declared, ComponentDeclaration):
+            continue
+        oldest = Node.objects.using(config.database).filter(job_type=pk).order_by("pk")
         for direction, side in SIDES.items():
             rows = NodePort.objects.using(config.database).filter(
-                node__in=oldest.values("pk"), direction=direction, declared=True
+                node__in=oldest.values("pk")[:COUNT_LIMIT], direction=direction, declared=True
             )
             gone = rows.exclude(name__in=list(declared.ports(direction))).order_by("name")
             for port, node in gone.values_list("name").annotate(Min("node"))[:MOST_NAMED]:

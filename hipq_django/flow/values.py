@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -107,10 +108,10 @@ class PortName(NamedTuple):
 class Write:
     """One value for a port, or for the subscribers of a channel."""
 
-    place: PortName | str
-    """The port, or the channel."""
+    place: PortName | int | str
+    """The port or, where it is delivered, the id of that; or the channel."""
     value: Any
-    context: dict[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
     as_default: bool = False
     notify: bool = True
     log: bool = True

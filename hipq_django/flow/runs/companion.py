@@ -33,24 +33,15 @@ from hipq_django.scheduler.companions import Persist
 from hipq_django.transitions.values import Claim, Failed, Persisted, Result, Snoozed
 
 
-class NodeLocked(Snooze):
-    """Puts a run back while somebody has locked its node."""
+class PutBack(Snooze):
+    """Puts a run back, and says why: what it has read and done is undone."""
+
+    def __init__(self, seconds: float, why: str) -> None:
+        super().__init__(seconds)
+        self._why = why
 
     def __str__(self) -> str:
-        return "the node is locked"
-
-
-AWAY_SECONDS = 1.0
-
-
-class DatabaseAway(Snooze):
-    """Puts a run back if the database of its messages went away: what it read and did is undone."""
-
-    def __init__(self) -> None:
-        super().__init__(AWAY_SECONDS)
-
-    def __str__(self) -> str:
-        return "the database was away"
+        return self._why
 
 
 class Runs:
@@ -73,7 +64,7 @@ class Runs:
             return self._call(claim)
         except Error as error:
             if _was_away(error, claim):
-                raise DatabaseAway from error
+                raise PutBack(1, "the database was away") from error
             raise
 
     def _call(self, claim: Claim) -> Any:
@@ -157,7 +148,7 @@ def _wait_for_lock(run: Run) -> None:
     left = (until - clock.now(run.using)).total_seconds() if until is not None else 0
     if left > 0:
         run.waits_for_lock = True
-        raise NodeLocked(left)
+        raise PutBack(left, "the node is locked")
 
 
 def _call_and_learn(run: Run) -> Any:

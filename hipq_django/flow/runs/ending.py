@@ -306,22 +306,23 @@ def _act(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -
 
 def _deliver(written: Iterable[tuple[_Ended, Iterable[Write]]], using: str, now: datetime) -> None:
     """Write what the runs have written and published."""
-    items: dict[str, list[delivering.Item]] = {}
+    items: dict[str, list[Write]] = {}
     for end, writes in written:
         items.setdefault(end.node.instance, []).extend(_items(end, writes, using))
     for instance, wanted in items.items():
         delivering.write(wanted, instance, using, now, skip_locked=True)
 
 
-def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterator[delivering.Item]:
-    before: PortName | str | None = None
-    place: int | str = 0
+def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterator[Write]:
+    before: PortName | int | str | None = None
+    place: PortName | int | str = 0
     for write in writes:
         if write.place is not before:  # a run writes most to one port
-            before = write.place
-            place = before if isinstance(before, str) else _row(before, end, using).id
+            place = before = write.place
+            if isinstance(before, PortName):
+                place = _row(before, end, using).id
         how = write.as_default, write.notify, write.log
-        yield delivering.Item(place, write.value, write.context, *how, write.text)
+        yield Write(place, write.value, write.context, *how, write.text)
 
 
 def _row(place: PortName, end: _Ended, using: str) -> NodePort:

@@ -18,7 +18,7 @@ from hipq_django.flow.lifecycle import end_rows
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import announce_status
 from hipq_django.flow.statements import delete_messages
-from hipq_django.flow.values import Rest
+from hipq_django.flow.values import Rest, Write
 from hipq_django.models import Job
 from hipq_django.models.base import no_error
 from hipq_django.models.masking import shown
@@ -115,7 +115,7 @@ def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool
                 return False
             data = next(iter(values.values())) if len(values) == 1 else values
             value = {"data": data, "error": shown(job, job.error)}
-            item = delivering.Item(port.pk, value, {"node": node.pk, "run": job.pk})
+            item = Write(port.pk, value, {"node": node.pk, "run": job.pk})
             delivering.write([item], node.instance, using, now, skip_locked=True)
     except FlowError:  # what the port is connected to does not take it
         return False
