@@ -15,7 +15,6 @@ from django.core.management import call_command
 
 from tests.conftest import ROOT
 from tests.docs.documents import Block
-from tests.docs.forked import forks
 
 # What differs between the reader's machine and the test's.
 SETTINGS_OF_THE_TEST = """
@@ -63,9 +62,7 @@ class FreshProject:
 
     def manage(self, *arguments: str, seconds: float = 60) -> str:
         """Run a command of manage.py; return what it prints, fail unless it succeeds."""
-        done = forks().run(arguments, self.folder, self.environment, seconds)
-        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}"
-        return done.stdout
+        return self.run("manage.py", *arguments, seconds=seconds)
 
     @contextmanager
     def running(self, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:

@@ -72,7 +72,7 @@ def test_curl_gets_what_is_shown(
     user.user_permissions.set(Permission.objects.filter(content_type__app_label="hipq_flow"))
     flow.start("shop.fraud", alias="fraud", run=False)
 
-    assert len(EXCHANGES) == 4
+    assert len(EXCHANGES) == 3
     for command, shown in EXCHANGES:
         result = subprocess.run(
             ["bash", "-c", command.replace("http://127.0.0.1:8000", live_server.url)],

@@ -43,7 +43,6 @@ from hipq_django.web import callback_view, receiving, webhook_view
 from tests.conftest import ROOT
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.option_tables import KEPT, MARKED, TABLES, written
-from tests.docs.project import FreshProject
 from tests.processes.forked import ForkedProcess
 
 
@@ -390,12 +389,3 @@ def test_there_is_one_recipe_for_sqlite() -> None:
         recipe = re.search(r'DATABASES\["default"\]\["OPTIONS"\] = (\{.*?\n *\})', text, re.DOTALL)
         assert recipe, path
         assert ast.literal_eval(recipe[1]) == SQLITE_OPTIONS, path
-
-
-@pytest.mark.processes
-def test_the_examples_work_together(fresh_project: FreshProject) -> None:
-    fresh_project.create("shop")
-    fresh_project.write([block for block in REFERENCE.blocks() if block.language == "python"])
-
-    assert "no issues" in fresh_project.manage("check")
-    assert "OK" in fresh_project.manage("test", "shop")

@@ -1,9 +1,7 @@
 """The tutorials, done as they are written: block by block, in a folder of its own.
 
-What differs from a reader's machine: pip finds all that the package needs installed already and
-asks no registry, the ports are free ones, what curl does is done by Python, and PostgreSQL takes
-the place of SQLite where this run is about PostgreSQL. In the commit suite pip installs nothing,
-and commands are forked from one process.
+What differs from a reader's machine: the package is installed already, the ports are free ones,
+Python does what curl does, and PostgreSQL takes the place of SQLite where this run is about it.
 """
 
 from __future__ import annotations
@@ -26,18 +24,13 @@ from tests.processes.conftest import eventually
 TUTORIALS = [Document(ROOT / "docs" / name) for name in ("tutorial.md", "tutorial-flow.md")]
 SITE_PORT, BANK_PORT = "8000", "8001"
 COMMAND_SECONDS = 120
-OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index", "--quiet")
 
 
 class Reader:
     """Somebody who does what the tutorial says, in three terminals."""
 
-    def __init__(self, project: FreshProject, *, is_quick: bool) -> None:
+    def __init__(self, project: FreshProject) -> None:
         self._project = project
-        self._is_quick = is_quick
-        self._installed = project.folder / "installed"
-        if not is_quick:  # he has only what the tutorial tells to install
-            project.variables["PYTHONPATH"] = str(self._installed)
         self._bank_log, self._site_log = project.folder / "bank.log", project.folder / "site.log"
         self._ports = {SITE_PORT: str(free_port()), BANK_PORT: str(free_port())}
         self._servers = ExitStack()
@@ -76,16 +69,12 @@ class Reader:
 
     def _pip(self, command: str, what: str) -> str:
         assert (command, what) == ("install", ".")
-        if self._is_quick:
-            return ""
-        return self._run("-m", "pip", command, *OFFLINE, f"--target={self._installed}", str(ROOT))
+        return ""
 
     def _django_admin(self, command: str, name: str) -> str:
-        if self._is_quick:
-            (self._project.folder / name).mkdir()
-            call_command(command, name, self._project.folder / name)
-            return ""
-        return self._run("-m", "django", command, name)
+        (self._project.folder / name).mkdir()
+        call_command(command, name, self._project.folder / name)
+        return ""
 
     def _cd(self, folder: str) -> str:
         self._project.folder /= folder
@@ -102,12 +91,6 @@ class Reader:
             return self._serve(BANK_PORT, *arguments, log=self._bank_log)
         if "runserver" in arguments:
             return self._serve(SITE_PORT, *arguments, "--noreload", log=self._site_log)
-        return self._run(*arguments)
-
-    def _run(self, *arguments: str) -> str:
-        if self._is_quick:
-            assert arguments[0] == "manage.py"
-            return self._project.manage(*arguments[1:], seconds=COMMAND_SECONDS)
         return self._project.run(*arguments, seconds=COMMAND_SECONDS)
 
     def _serve(self, port: str, *arguments: str, log: Path) -> str:
@@ -145,21 +128,18 @@ def pattern(lines: list[str]) -> re.Pattern[str]:
 
 
 @pytest.fixture
-def reader(fresh_project: FreshProject, *, is_quick: bool) -> Iterator[Reader]:
-    reader = Reader(fresh_project, is_quick=is_quick)
+def reader(fresh_project: FreshProject) -> Iterator[Reader]:
+    reader = Reader(fresh_project)
     yield reader
     reader.leave()
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("tutorial", "is_quick"),
+    "tutorial",
     [
-        pytest.param(TUTORIALS[0], True, id="quick"),
-        *(
-            pytest.param(tutorial, False, id=tutorial.path.name, marks=pytest.mark.nightly)
-            for tutorial in TUTORIALS
-        ),
+        pytest.param(TUTORIALS[0], id="tutorial"),
+        pytest.param(TUTORIALS[1], id="tutorial-flow", marks=pytest.mark.nightly),
     ],
 )
 def test_a_tutorial_works_as_it_is_written(reader: Reader, tutorial: Document) -> None:
