@@ -68,7 +68,7 @@ def task(
     """
 
     def declare(function: Callable[..., Any]) -> Task[..., Any]:
-        _check_is_plain(function)
+        check_is_function(name or repr(function), function)
         values = checked_values(_name_of(function, name), queue, instance, options)  # type: ignore[arg-type]  # it checks them
         return register(Task(handler=function, **values))
 
@@ -226,15 +226,6 @@ def _filled_in(names: Collection[str], job: Job | None) -> dict[str, Any]:
     if "inputs" in names and job is not None:
         values["inputs"] = job.first_inputs()
     return {name: values[name] for name in names}
-
-
-def _check_is_plain(function: Any) -> None:
-    """Raise `InvalidJobTypeError` for what a worker could not call with the arguments alone."""
-    if not callable(function) or not hasattr(function, "__qualname__") or inspect.isclass(function):
-        raise InvalidJobTypeError(
-            f'task({function!r:.100}): write @hipq.task above a function, or @hipq.task(name="…").'
-        )
-    check_is_function(function.__qualname__, function)
 
 
 def _name_of(function: Callable[..., Any], name: str | None) -> str:

@@ -99,7 +99,7 @@ of_a_script.__module__ = "__main__"
         (inside_a_function(), None, "is defined inside a function.*give it a name"),
         (hidden, None, r"use functools\.wraps"),
         (of_a_script, None, "move it to the module jobs of an app"),
-        (7, None, r"write @hipq\.task above a function"),
+        (7, None, "is not a function"),
         (each, "each", "is a generator, none of whose code runs"),
         (each_later, "each", "is a generator, none of whose code runs"),
     ],
