@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -91,15 +92,8 @@ def _read_verb(body: bytes) -> tuple[str, Any]:
     return said[0], data[said[0]]
 
 
-def _respond(token: Token, response: Any) -> JsonResponse:
-    return _answered(answer_callback(token, Answer.Kind.RESPONSE, response))
-
-
-def _fail(token: Token, error: Any) -> JsonResponse:
-    return _answered(answer_callback(token, Answer.Kind.ERROR, error))
-
-
-def _answered(answer: Answer) -> JsonResponse:
+def _answer(kind: str, token: Token, value: Any) -> JsonResponse:
+    answer = answer_callback(token, kind, value)
     unused = answer.status in (Answer.Status.LATE, Answer.Status.UNMATCHED)
     gone = unused or answer.job_id is None
     return JsonResponse({"status": answer.status}, status=410 if gone else 200)
@@ -124,8 +118,8 @@ def _not_running() -> JsonResponse:
 
 
 _VERBS: dict[str, Callable[[Token, Any], JsonResponse]] = {
-    "response": _respond,
-    "error": _fail,
+    "response": partial(_answer, Answer.Kind.RESPONSE),
+    "error": partial(_answer, Answer.Kind.ERROR),
     "progress": _progress,
     "extend": _extend,
 }

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from hipq_django import flow
 from hipq_django.flow import testing
-from tests.admin_pages import history, list_url, page_url
+from tests.admin_pages import list_url, page_url
 from tests.browsing import THEMES, contrast_of, hidden, look
 from tests.factories import WorkerFactory
 from tests.flow.conftest import in_status
@@ -109,37 +109,6 @@ def test_from_the_list_to_the_failed_node_to_its_message(page: Page, shop: flow.
 def save(page: Page, text: str) -> None:
     page.get_by_label("Message:").fill(text)
     page.get_by_role("button", name="Save the message").click()
-
-
-def test_a_failed_node_goes_on(page: Page, shop: flow.Node) -> None:
-    parse = shop.children["parse"]
-    port = parse.inputs["in"]
-    port.read()
-    port.write("4714")
-    page.goto(page_url(parse))
-
-    press(page, "Run by force")
-    expect(page.locator(".messagelist")).to_contain_text("Set to run by force")
-    testing.drain()
-
-    assert parse.status == "completed"
-    assert history(parse) == ["Set to run by force."]
-
-
-def test_several_nodes_are_paused_from_the_list(page: Page, shop: flow.Node) -> None:
-    page.goto(list_url(flow.Node))
-    for name in ("parse", "human", "ship"):
-        page.locator("tr", has_text=name).locator("input[type=checkbox]").check()
-    page.get_by_label("Action:").select_option("pause")
-    page.locator("button[name=index]").first.click()  # "Go", or "Run" since Django 6.1
-    expect(page.get_by_role("heading", name="Pause: 3 nodes?")).to_be_visible()
-    expect(page.locator("tr", has_text="human")).to_contain_text("is left as it is")
-    look(page, "flow-9-confirm", full=True)
-
-    page.get_by_role("button", name="Pause", exact=True).click()
-
-    expect(page.locator(".messagelist")).to_contain_text("Paused: 2 nodes.")
-    expect(page.locator(".messagelist")).to_contain_text("there is nothing to do")
 
 
 def test_a_message_is_written_and_others_are_moved(page: Page, shop: flow.Node) -> None:

@@ -10,9 +10,9 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hipq_django import flow
+from hipq_django.flow.admin import pictures
 from hipq_django.flow.models import Connection, Node
 from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
-from tests.copying import copy
 
 pytestmark = pytest.mark.django_db
 
@@ -72,15 +72,20 @@ def test_a_preview_shows_what_would_change_and_changes_nothing(client: Client, g
     assert history(graph) == []
 
 
-def test_a_stage_is_drawn_as_the_jobs_that_it_makes(client: Client, graph: Node) -> None:
+def test_a_preview_tells_warnings_and_that_not_all_is_drawn(
+    client: Client, graph: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MAX_CHILDREN", 2)
     log_in(client, "view_node", "edit_graph")
-    spec = {"nodes": {"charge": {"jobs": "echo"}, "one": {"component": "flow.each"}}}
-    spec["edges"] = ["one.out -> charge.in"]  # type: ignore[assignment]  # as text
+    charge = {"charge": {"jobs": "echo"}}
 
-    page = send(client, graph, spec, "_preview").content.decode()
+    page = send(client, graph, {"nodes": {**SPEC["nodes"], **charge}}, "_preview").content.decode()
 
-    assert "charge, jobs: echo, new" in page
-    assert "is not public" in page
+    for says in ("charge, jobs: echo, new", "There are more nodes than can be drawn."):
+        assert says in page
+    assert "1 problem: nothing was changed" in page  # the stage is not public
+    nodes = {"one": SPEC["nodes"]["one"]}
+    assert "1 warning" in send(client, graph, {"nodes": nodes}, "_preview").content.decode()
 
 
 @pytest.mark.parametrize("permissions", [["read_port"], ["read_port", "write_port"]])
@@ -117,16 +122,6 @@ def test_a_node_that_is_no_graph_has_no_such_page(admin_client: Client) -> None:
 
     assert response.redirect_chain == [(list_url(Node), 302)]
     assert "Edit the graph" not in html(admin_client, page_url(node))
-
-
-def test_the_picture_is_bounded(admin_client: Client) -> None:
-    graph = flow.start({"nodes": {"each": {"component": "flow.each"}}})
-    copy(Node.objects.get(parent=graph.pk), 320, name="'n' || n")
-
-    page = html(admin_client, page_url(graph))
-
-    assert "There are more nodes than can be drawn." in page
-    assert page.count('class="hipq-box"') == 300
 
 
 words = st.sampled_from(

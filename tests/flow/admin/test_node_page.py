@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Message, Node
-from hipq_django.models import Job
 from tests.admin_pages import html, list_url, log_in, page_url
 from tests.copying import copy
 from tests.declaring import Declare
@@ -101,20 +99,6 @@ def test_a_graph_names_the_children_that_failed(admin_client: Client) -> None:
     page = html(admin_client, page_url(graph))
     assert '<svg class="hipq-picture' in page
     assert f'href="{page_url(one)}"' in page
-
-
-def test_a_run_that_waits_for_its_answer_links_to_its_job(admin_client: Client) -> None:
-    node = flow.start("t.asks", data={"question": [7]})
-    testing.drain()
-    job = Job.objects.get(job_key="question-7")
-
-    page = html(admin_client, page_url(node))
-
-    assert "its answer has time until" in panel(admin_client, node)
-    assert page.count(f'<a href="{page_url(job)}">job {job.pk}</a>') == 2
-    hipq.complete("t.asks", "question-7", 42)
-    testing.drain()
-    assert "It waits for messages" in panel(admin_client, node)
 
 
 def test_ports_show_counts_defaults_connections_and_channels(admin_client: Client) -> None:

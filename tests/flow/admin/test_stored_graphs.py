@@ -73,19 +73,6 @@ def test_a_graph_is_edited_and_nodes_stay_as_they_are(client: Client, stored: Gr
     assert history(stored) == ["Changed spec."]
 
 
-def test_warnings_are_told_and_do_not_refuse(client: Client) -> None:
-    log_in(client, "edit_graph")
-    spec = {"nodes": {"one": {"component": "flow.each"}}}
-    page = add(client, "lonely", spec, "_preview").content.decode()
-    assert "1 warning" in page
-    assert "nodes.one.inputs.in" in page
-    assert "one, flow.each, new" in page
-    assert not Graph.objects.exists()
-
-    add(client, "lonely", spec)
-    assert Graph.objects.get().spec == spec
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -163,22 +163,15 @@ REQUESTS: list[tuple[int, str, bytes]] = [
     (413, "POST", b" " * 1_100_000),
     (413, "POST", b" " * 3_000_000),
     (200, "POST", b'{"response": 1}'),
-]
-TOO_LATE: list[tuple[int, str, bytes]] = [
-    (410, "POST", b'{"response": 1}'),
+    (410, "POST", b'{"response": 2}'),
     (409, "POST", b'{"progress": {"percent": 4}}'),
 ]
 
 
-@pytest.mark.parametrize("is_over", [False, True])
-def test_no_log_of_a_reply_holds_the_token(
-    send: Post, logs: Everything, job: Job, is_over: bool
-) -> None:
+def test_no_log_of_a_reply_holds_the_token(send: Post, logs: Everything, job: Job) -> None:
     token = token_of(job)
-    if is_over:
-        hipq.cancel(job)
 
-    for status, method, body in TOO_LATE if is_over else REQUESTS:
+    for status, method, body in REQUESTS:
         logs.lines.clear()
         assert send(method, f"/hipq/callback/{token}/", body, JSON) == status
         if status >= 400:
@@ -326,8 +319,3 @@ def test_what_a_partner_says_of_the_url_is_stored_and_logged_without_the_token(
     job.refresh_from_db()
     assert job.error == Attempt.objects.get().error == stored
     assert token.rpartition(".")[2] not in caplog.text
-
-
-def test_a_job_that_was_not_enqueued_has_no_url() -> None:
-    with pytest.raises(hipq.InvalidJobError, match=r"^callback_url: the job was never enqueued\.$"):
-        hipq.callback_url(Job())
