@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -176,18 +177,21 @@ def raises(error: Exception) -> Any:
     return function
 
 
-@pytest.mark.parametrize(
-    "header",
-    ["", "t=1,v1=x", signature(b"{}"), signature(b"{}", secret="another"), "no header"],
-    ids=["empty", "nonsense", "of another body", "by another secret", "no header"],
-)
-def test_a_forged_message_is_forbidden_and_not_even_read(partner: Partner, header: str) -> None:
+def test_a_forged_message_is_forbidden_and_not_even_read(partner: Partner) -> None:
     asked()
     partner.serve(parse=raises(AssertionError("read before it was verified")))
     before = everything()
+    body = json.dumps(succeeded()).encode()
 
-    assert partner.is_told(succeeded(), Stripe_Signature=header)[0] == 403
-    assert everything() == before
+    for header in (
+        "",
+        "t=1,v1=x",
+        signature(body + b" "),
+        signature(body, secret="another"),
+        signature(body, at=1_000_000_000),
+    ):
+        assert partner.is_told(body, Stripe_Signature=header)[0] == 403, header
+        assert everything() == before
 
 
 @pytest.mark.parametrize("result", [None, False, 1, "yes", object()])
