@@ -95,7 +95,7 @@ class StartForm(VerbForm):
 
 
 def fingerprint(value: Any) -> str:
-    """Return what tells whether a value is still the one that a page showed.
+    """Return a text that tells whether a value is still the one that a page showed.
 
     The page may mask it: without the key of the site nobody finds it by trying.
     """

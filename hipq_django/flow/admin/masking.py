@@ -1,4 +1,4 @@
-"""What of messages and states is shown: without the values of sensitive fields, and cut."""
+"""Messages and states as pages show them: masked before, and cut here."""
 
 from __future__ import annotations
 

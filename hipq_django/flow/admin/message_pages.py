@@ -131,7 +131,7 @@ class MessageForm(DropForm):
 
 
 def _warning(text: _StrOrPromise) -> Callable[[Message], str]:
-    """Return what makes a warning: this text, and why it cannot be done now."""
+    """Return a function that warns with this text, and says why it cannot be done now."""
 
     def warning(message: Message) -> str:
         said = text % {"port": port_name(message.port)}
@@ -179,7 +179,7 @@ class MessagePages(PartPages):
         return rows.select_related("port__node")
 
     def why_gone(self) -> str:
-        """Return what is said where there is no such message."""
+        """Return the message about a row that is gone."""
         return str(GONE)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""What the pages of ports and of messages share: they belong to a node."""
+"""The base of the pages of ports and of messages, which belong to a node."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from hipq_django.models.masking import shown
 
 
 def text_of(port: NodePort, value: Any) -> str:
-    """Return what may be shown of a value on a port, to read or to edit; '' for none."""
+    """Return a value on a port, masked, as text to read or to edit; '' for none."""
     if value is NO_VALUE:
         return ""
     return whole(shown(port, value))
 
 
 def preview_of(port: NodePort, value: Any) -> str:
-    """Return the beginning of what may be shown of a value on a port."""
+    """Return the beginning of a value on a port, masked."""
     if value is NO_VALUE:
         return NOTHING
     return preview(shown(port, value), len(whole(value)))
@@ -54,7 +54,7 @@ class PartPages(RowActions):
         raise NotImplementedError
 
     def rows(self) -> QuerySet[Any]:
-        """Return those that have a page, with their ports and nodes."""
+        """Return the rows that have a page, with their ports and nodes."""
         raise NotImplementedError
 
     def show(self, request: HttpRequest, row: Any) -> HttpResponse:
@@ -62,7 +62,7 @@ class PartPages(RowActions):
         raise NotImplementedError
 
     def why_gone(self) -> str:
-        """Return what is said where there is none."""
+        """Return the message about a row that is gone."""
         raise NotImplementedError
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -104,7 +104,7 @@ class PartPages(RowActions):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        """Return what the ids of the node and of its part name."""
+        """Return the row with these ids of the node and of its part."""
         node, _slash, part = object_id.partition("/")
         if id_from(node) is None or id_from(part) is None:
             return None
@@ -145,7 +145,7 @@ class PartPages(RowActions):
             return super()._perform(request, row, verb, form)
 
     def done_to(self, row: Any, result: Any) -> str:
-        """Return what is named after a button was pressed."""
+        """Return the name of the row, for the message after a button was pressed."""
         return self.label(row)
 
     def write_down(self, request: HttpRequest, row: Any, result: Any, said: str) -> None:
@@ -154,6 +154,6 @@ class PartPages(RowActions):
 
 
 def port_name(port: NodePort) -> str:
-    """Return what a port is called, without its node; `str(port)` is the notation of the code."""
+    """Return the name of a port without its node; `str(port)` is the notation of the code."""
     side = _("in-port") if port.direction == "in" else _("out-port")
     return f"{side} {port.name}"

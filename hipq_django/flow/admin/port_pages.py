@@ -166,7 +166,7 @@ class PortPages(PartPages):
         return rows.select_related("node")
 
     def why_gone(self) -> str:
-        """Return what is said where there is no such port."""
+        """Return the message about a row that is gone."""
         return _("The port is gone.")
 
     def may_do(self, request: HttpRequest, name: str) -> bool:

@@ -42,7 +42,7 @@ class NewGraphForm(SpecForm):
 
 
 class Edited(NamedTuple):
-    """What became of a spec that was sent: what was saved, or else what the page says."""
+    """The result of sending a spec: the graph that was saved, or else the context of the page."""
 
     saved: Any
     said: dict[str, Any]
@@ -84,7 +84,7 @@ def edit_spec(
 
 
 def _forbidden(request: HttpRequest, spec: Any, stored: Any) -> list[Problem]:
-    """Return what of a spec the user may not say."""
+    """Return the parts of a spec for which the user lacks a permission."""
     return [
         Problem(path, f"you need the permission hipq_flow.{permission} for this.")
         for path, permission in permissions_of(spec, stored).items()

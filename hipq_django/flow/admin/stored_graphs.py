@@ -11,7 +11,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.admin.base import HipqAdmin, column
@@ -106,13 +106,16 @@ class GraphAdmin(RowActions):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Show the page on which a graph is added or edited, and save what was sent."""
+        """Show the page on which a graph is added or edited, and save the spec that was sent."""
         row = None if object_id is None else self.get_object(request, unquote(object_id))
         if object_id is not None and row is None:
             return self.gone(request, object_id)
         may_edit, looks = self._may(request, "edit_graph"), row and request.method != "POST"
         if not (may_edit or (looks and self.has_view_permission(request))):
             raise PermissionDenied
+        return self._edit(request, row, may_edit=may_edit)
+
+    def _edit(self, request: HttpRequest, row: Graph | None, *, may_edit: bool) -> HttpResponse:
         if row is None:
             form: SpecForm = NewGraphForm(request.POST if request.method == "POST" else None)
             instance, stored = self._instance, NOTHING
@@ -153,7 +156,7 @@ class GraphAdmin(RowActions):
         return row
 
     def _of_kept(self, request: HttpRequest, row: Graph) -> dict[str, Any]:
-        """Return what the page says of a graph that is kept, and leads to."""
+        """Return the part of the context that only a graph that is kept has."""
         may_delete, may_start = self.has_delete_permission(request), self.may(request, "start_node")
         return {
             "is_hidden": is_declared(row.instance, row.name),
