@@ -129,14 +129,16 @@ class GraphAdmin(RowActions):
             text = _("%(graph)s was saved.") % {"graph": edited.saved}
             self.message_user(request, text, messages.SUCCESS)
             return HttpResponseRedirect(self.url(Graph, "change", edited.saved.pk))
-        context = {
+        context = {"may_edit": may_edit, **self._said_of(request, row), **edited.said}
+        return self.shown_page(request, "hipq_flow/admin/spec.html", context)
+
+    def _said_of(self, request: HttpRequest, row: Graph | None) -> dict[str, Any]:
+        return {
             "title": _("Add graph") if row is None else row.name,
-            "may_edit": may_edit,
             "save_label": _("Save"),
             "hint": _("Nodes that were started from it stay as they are."),
             **({} if row is None else self._of_kept(request, row)),
         }
-        return self.shown_page(request, "hipq_flow/admin/spec.html", {**context, **edited.said})
 
     @property
     def _instance(self) -> str:
