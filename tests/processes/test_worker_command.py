@@ -175,7 +175,7 @@ def test_a_worker_does_not_wait_for_a_handler_whose_attempt_has_timed_out(
 def test_a_worker_whose_threads_never_become_free_says_so_and_ends(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """What follows the timeout is decided all the same."""
+    """Another one decides what follows the timeout."""
     workers.environment["HIPQ_TEST_CONSTANTS"] = json.dumps({LEAST_SECONDS: 1})
     data = {"notes": str(tmp_path / "notes"), "gate": str(tmp_path / "never")}
     job = hipq.enqueue("held", data, timeout=0.5)
@@ -186,6 +186,7 @@ def test_a_worker_whose_threads_never_become_free_says_so_and_ends(
     held = worker.troubles["threads"]
     assert held["reason"] == f"1 of 1 threads held by jobs whose attempts are over: {job.pk}"
     assert (worker.is_held, worker.state) == (True, "stopped")
+    assert workers.run("held", "--until-idle") == 0
     assert outcomes_of([job]) == {"timed_out"}
     assert log_of(workers).count("event=thread_held ") == 1
     assert "event=all_threads_held " in log_of(workers)
