@@ -84,7 +84,7 @@ VERBS = by_name(
         action=_("Delete the selected schedules"),
         is_possible=lambda row: not api.belongs_to_code(row),
         warning=lambda row: _(
-            "The schedule is deleted, and what became of its due times. Its jobs stay."
+            "The schedule and the record of its due times are deleted. Its jobs stay."
         ),
         confirm=_("Delete this schedule"),
         is_dangerous=True,
