@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,13 +100,14 @@ def test_a_step_of_a_companion_that_fails_is_told(monkeypatch: pytest.MonkeyPatc
     troubles, companion = Troubles(PLAIN, "default"), Companion()
     monkeypatch.setattr(companions, "companions", lambda: {"flow": companion})
     monkeypatch.setattr(companions, "LONGEST_PAUSE", 0.0)
-    left_alone = companions.steps_left_alone()
-    monkeypatch.setattr(companions, "_tell", troubles.tell)
+    steps = companions.steps_left_alone()
+    sweep = Duty("sweep", 1, partial(companions.sweep, get_instance(), steps), left_alone=steps)
+    duties = Duties("default", [sweep], troubles.tell)
 
-    companions.sweep(get_instance(), left_alone)
+    duties.run(all_of_it=True, waits=False)
     during = troubles.shown
     companion.is_ill = False
-    companions.sweep(get_instance(), left_alone)
+    duties.run(all_of_it=True, waits=False)
 
-    assert during["sweep of flow"]["reason"] == "kind=flow left alone, see the worker's log"
+    assert during["sweep"]["reason"] == "step=sweep left alone, see the worker's log"
     assert troubles.shown == {}
