@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections
@@ -28,7 +29,7 @@ from hipq_django.tasks_backend import configured
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_queues, check_databases, check_stored_times, check_tasks,
+        check_setting, check_queues, check_databases, check_stored_times, check_tasks, check_flow,
         check_sensitive, check_sqlite, check_models,
     )  # fmt: skip
     for check in everything:
@@ -84,6 +85,19 @@ def _misspelt_fields(task: Task[..., Any]) -> Iterator[checks.CheckMessage]:
                 f"arguments, but no {left[near]!r}, which is one.",
                 hint="Correct the name, or choose names that look less alike.",
                 id="hipq.W008",
+            )
+
+
+def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:
+    """E037, for each instance."""
+    if apps.is_installed("hipq_django.flow"):
+        return
+    for instance in instances.valid_instances():
+        if instance.flow:
+            yield checks.Error(
+                f"HIPQ[{instance.name!r}]['FLOW'] is given, and the app of flows is not installed.",
+                hint="Add 'hipq_django.flow' to INSTALLED_APPS, or remove FLOW.",
+                id="hipq.E037",
             )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from hipq_django.checks import check_flow
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.flow.settings import flow_settings
 
@@ -36,3 +37,11 @@ def test_a_wrong_setting_is_said(settings: Settings, key: str, value: Any, said:
     with pytest.raises(ConfigurationError) as refused:
         flow_settings("default")
     assert said in str(refused.value)
+
+
+def test_the_setting_without_the_app_is_refused(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "all"}}}
+    assert list(check_flow()) == []
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "flow" not in app]
+
+    assert [problem.id for problem in check_flow()] == ["hipq.E037"]
