@@ -81,6 +81,7 @@ def examine(config: InstanceSettings) -> Iterator[Finding]:
     yield from _undeclared(config)
     yield from _unread_outputs(config)
     yield from _observers_of_themselves(config)
+    yield from _missing_ports(config)
     yield from _undeclared_ports(config)
 
 
@@ -131,16 +132,38 @@ def _observers_of_themselves(config: InstanceSettings) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
-    """Yield the ports that are declared no more; of each component the oldest nodes are asked."""
+def _declared(config: InstanceSettings) -> Iterator[tuple[ComponentDeclaration, Any]]:
+    """Yield the components of which there are nodes, each with the ids of the oldest of these."""
     for pk, name in sorted(_types(config).items()):
         declared = get_declared(config.name, name)
-        if not isinstance(declared, ComponentDeclaration):
-            continue
-        oldest = Node.objects.using(config.database).filter(job_type=pk).order_by("pk")
+        if isinstance(declared, ComponentDeclaration):
+            nodes = Node.objects.using(config.database).filter(job_type=pk).order_by("pk")
+            yield declared, nodes.values("pk")[:COUNT_LIMIT]
+
+
+def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
+    for declared, oldest in _declared(config):
+        for direction, side in SIDES.items():
+            for port in declared.ports(direction):
+                rows = NodePort.objects.using(config.database).filter(
+                    node=OuterRef("pk"), direction=direction, name=port
+                )
+                nodes = Node.objects.using(config.database).filter(~Exists(rows), pk__in=oldest)
+                if found := nodes.order_by("pk").first():
+                    yield warning(
+                        "missing_port", f"component {declared.name}",
+                        f"{found}, and maybe others, has no {direction}-port {port!r}",
+                        "this release declares it and the node is older",
+                        f"who uses it first makes it; node.set_ports({side}={{}}) does it at once, "
+                        "and removes the ports and defaults that were given to the node",
+                    )  # fmt: skip
+
+
+def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
+    for declared, oldest in _declared(config):
         for direction, side in SIDES.items():
             rows = NodePort.objects.using(config.database).filter(
-                node__in=oldest.values("pk")[:COUNT_LIMIT], direction=direction, declared=True
+                node__in=oldest, direction=direction, declared=True
             )
             gone = rows.exclude(name__in=list(declared.ports(direction))).order_by("name")
             for port, node in gone.values_list("name").annotate(Min("node"))[:MOST_NAMED]:

@@ -138,3 +138,17 @@ def test_the_doctor_names_ports_that_a_release_declares_no_more(release: Release
     for node in nodes:
         node.set_ports(inputs={"given": {}})
     assert found() == []
+
+
+def test_the_doctor_names_ports_that_a_release_declares_first(release: Release) -> None:
+    release("kept")
+    nodes = [flow.start("t.released", run=False) for _ in range(2)]
+    release("kept", "new")
+
+    [finding] = examine(get_instance("default"))
+
+    assert finding.code == "missing_port"
+    assert f"node {nodes[0].pk}, and maybe others, has no in-port 'new'" in finding.what
+    for node in nodes:
+        node.inputs["new"].write("data")
+    assert found() == []
