@@ -126,6 +126,25 @@ def test_a_node_is_locked_while_its_run_is_claimed(
     assert (Recorder.calls == []) == holds
 
 
+@decided_by("lifecycle.locked")
+def test_a_node_is_locked_while_the_claim_of_its_run_is_committed(
+    holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
+) -> None:
+    """The claim is first: a job with windows is claimed by several statements."""
+    node = flow.start(Recorder, job={"time_windows": ["00:00-12:00", "12:00-24:00"]})
+    dispatch()
+    claiming = steps.begin("claim", worker.run_pass, COMMIT)
+    assert claiming.has_stopped
+    locking = steps.begin("lock", lambda: node.lock(60, retries=1), 'update "hipq_flow_node"')
+    assert locking.has_stopped != holds
+    steps.go_on(claiming, END)
+    end_all(steps)
+    worker.execute()
+
+    assert (locking.result is None) == holds
+    assert Recorder.calls == ["startup", "perform"]
+
+
 @decided_by("family.locked")
 def test_two_trees_adopt_each_other(holds: bool, steps: Steps) -> None:
     a, b = flow.start(Double, run=False), flow.start(Double, run=False)
