@@ -59,6 +59,40 @@ def test_the_code_of_a_page_works(fresh_project: FreshProject, name: str) -> Non
         assert f"{in_classes + for_pytest} passed" in output
 
 
+PAID = """
+import json
+from unittest import mock
+
+from django.test import TestCase
+from hipq_django.testing import assert_finished, run_due_jobs
+
+from shop.checkout import pay
+
+
+class BankTest(TestCase):
+    def test_a_bank_that_answers_later_is_paid(self):
+        with mock.patch("shop.jobs.urlopen") as bank:
+            job = pay(42, "9.90")
+            run_due_jobs()
+        [request] = bank.call_args.args
+        payment = json.loads(request.data)
+        self.assertEqual((payment["order"], payment["amount"]), ("order-42", "9.90"))
+        answer = {"response": {"receipt": "R-1"}}
+        self.client.post(payment["callback"], answer, "application/json")
+        run_due_jobs()
+        assert_finished(job, result={"receipt": "R-1"})
+"""
+
+
+@pytest.mark.processes
+def test_the_code_of_the_readme_pays_an_order(fresh_project: FreshProject) -> None:
+    fresh_project.create("shop")
+    fresh_project.write([block for block in README.blocks() if block.language == "python"])
+    (fresh_project.folder / "shop" / "test_bank.py").write_text(PAID)
+
+    assert "Ran 1 test" in fresh_project.manage("test", "shop")
+
+
 def test_the_readme_is_short_and_comes_to_code_at_once() -> None:
     before_code = README.text.partition("```")[0]
 

@@ -157,3 +157,10 @@ def joined(inputs: list[int] = hipq.INPUTS) -> int:
 @hipq.task(name="tick", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
 def tick() -> None:
     """Be made by a schedule."""
+
+
+if "HIPQ_TEST_WITH_SCHEDULE" in os.environ:  # a release that declares it, beside one that does not
+
+    @hipq.task(name="each second", queue="chaos", schedule=hipq.Every(seconds=1, overlap="allow"))
+    def each_second() -> None:
+        """Be made by a schedule that a deploy removes and brings back."""

@@ -25,7 +25,7 @@ from django.db import connections
 
 from tests import settings as module_of_settings
 
-READ_EARLY = {"DJANGO_SETTINGS_MODULE"}
+READ_EARLY = {"DJANGO_SETTINGS_MODULE", "HIPQ_TEST_WITH_SCHEDULE"}
 """Environment variables that are read while Django is loaded: too early for a fork."""
 
 CONNECT_MIN = "hipq_django.processes.connections.MIN_SECONDS"

@@ -9,7 +9,7 @@ from django.db.models import Count
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Attempt, Job, ScheduleRun
+from hipq_django.models import Attempt, Job, Schedule, ScheduleRun, Worker
 from tests.processapp.jobs import joined, member, tick
 from tests.processes.conftest import Workers, eventually, nightly
 
@@ -98,3 +98,25 @@ def test_each_due_time_of_each_second_is_one_job(
     before = set(jobs.all())
     runs = set(ScheduleRun.objects.filter(kind="fired").values_list("schedule_id", "due_time"))
     assert before <= runs <= set(jobs.all())
+
+
+@pytest.mark.nightly
+def test_a_schedule_that_a_deploy_removes_and_another_brings_back(workers: Workers) -> None:
+    """It goes on while a worker that declares it lives, rests after that, and goes on again."""
+    fired = ScheduleRun.objects.filter(kind="fired")
+    rows = Schedule.objects.filter(name="each second")
+    workers.start("chaos", "-v0")  # knows nothing of it, and fires it as long as the other lives
+    eventually(lambda: Worker.objects.count() == 1, "the code without it runs")
+    former = workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
+    eventually(lambda: fired.count() >= 2, "it is fired beside that code")
+    assert not rows.get().retired
+
+    former.terminate()
+    eventually(lambda: rows.filter(retired=True).exists(), "it is retired")
+    rested = fired.count()
+    time.sleep(2)  # a due time that passes is what is tested
+    assert fired.count() == rested
+
+    workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
+    eventually(lambda: fired.count() > rested + 1, "it is brought back")
+    assert not rows.get().retired

@@ -66,7 +66,7 @@ def outcomes(*jobs: Job) -> list[str]:
 @pytest.mark.conformance
 def test_a_job_waits_until_the_ones_before_have_succeeded(step: Any) -> None:
     a, b = step.enqueue("a"), step.using(delay=60).enqueue("b")
-    c = step.using(after=[a, b.pk]).enqueue("c")
+    c = step.using(after=[a, b.pk, a]).enqueue("c")
     run_due_jobs()
 
     assert ran == [("a", [])]
@@ -120,6 +120,25 @@ def test_what_many_jobs_follow_is_read_at_once(step: Any) -> None:
     assert statements(few) == statements(many)
     assert statements(few) == statements(many)  # once more, all are found
     assert Link.objects.filter(job__job_key__startswith="many").count() == 70
+
+
+def test_one_of_many_that_could_never_begin_lets_none_be_created(step: Any) -> None:
+    before, gone = step.enqueue("a"), hipq.cancel(step.enqueue("b"))
+
+    with pytest.raises(hipq.InvalidJobError, match=f"job {gone.pk} .* was cancelled"):
+        hipq.enqueue_many([step.using(after=[each]).new("c") for each in (before, gone)])
+
+    assert Job.objects.count() == 2
+
+
+def test_its_own_time_counts_from_when_it_may_go_on(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(after=[a], delay=3_600).enqueue("b")
+    wanted = b.hold_time
+    run_due_jobs()
+
+    assert (row(b).scheduled_run_time, row(b).hold_time) == (wanted, None)
+    assert ran == [("a", [])]
 
 
 @pytest.mark.conformance
@@ -204,6 +223,22 @@ def test_held_jobs_are_hidden_from_claims_in_every_order(step: Any, configure_qu
 
 
 # Verbs on held jobs
+
+
+@pytest.mark.conformance
+def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+    later = timezone.now() + timedelta(days=1)
+
+    hipq.reschedule(b, later)
+    hipq.reprioritize(b, 7)
+    assert "waits_for_jobs" in [reason.code for reason in hipq.explain(b)]
+    hipq.run_now(a)
+    run_due_jobs()
+
+    assert (row(b).state, row(b).scheduled_run_time) == ("initial", later)
+    assert row(b).rank == row(b).queue.ordering.rank(later, 7)
 
 
 @pytest.mark.conformance
@@ -445,6 +480,20 @@ def test_a_chain_goes_on_from_the_failed_step(step: Any) -> None:
     assert a.successors.count() == 0
 
 
+def test_of_very_many_inputs_the_first_ten_thousand_are_an_argument(
+    step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others can still be read from the job."""
+    assert Job.first_inputs.__defaults__ == (10_000,)
+    monkeypatch.setattr(Job.first_inputs, "__defaults__", (2,))
+    job = step.using(after=[step.enqueue(name) for name in "abc"]).enqueue("after")
+
+    run_due_jobs()
+
+    assert ran[-1] == ("after", ["A", "B"])
+    assert [result for _, result in row(job).inputs()] == ["A", "B", "C"]
+
+
 def test_a_requeued_job_follows_what_was_requeued_before_it(step: Any) -> None:
     a = hipq.cancel(step.enqueue("a"))
     b = step.using(after=[a], on="final").enqueue("b", fails=True)
@@ -567,6 +616,15 @@ def test_what_a_live_job_waits_for_is_kept(step: Any) -> None:
     prune(get_instance(), days=0)
     assert not Job.objects.exists()
     assert not Link.objects.exists()
+
+
+def test_nothing_comes_after_a_job_of_another_instance(settings: Settings) -> None:
+    settings.HIPQ = {"default": {}, "mailing": {}}
+    foreign = hipq.enqueue("echo", instance="mailing")
+
+    for named in (foreign, foreign.pk):
+        with pytest.raises(hipq.InvalidJobError, match="which instance 'default' does not have"):
+            hipq.enqueue("echo", after=[named])
 
 
 @pytest.mark.django_db(databases=["default", "other"])
