@@ -99,8 +99,8 @@ class HipqBackend(BaseTaskBackend):
         if task.delay is not None:
             after = clock.now(get_instance(self.instance).database) + task.delay
         data = {
-            "args": normalize_json([*args]),
-            "kwargs": normalize_json({**kwargs}),
+            "args": [_normalized(place, value) for place, value in enumerate(args)],
+            "kwargs": {name: _normalized(name, value) for name, value in kwargs.items()},
             "run_after": after.isoformat() if after else None,
         }
         return BoundJob(
@@ -139,6 +139,14 @@ class HipqBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> list[Any]:
         """Return nothing: `hipq_django.checks` looks at the setting TASKS."""
         return []
+
+
+def _normalized(name: object, value: Any) -> Any:
+    """Return an argument as JSON; raise `TypeError` or `ValueError` if it is none."""
+    try:
+        return normalize_json(value)
+    except RecursionError as error:
+        raise ValueError(f"argument {name} is nested too deeply or contains itself") from error
 
 
 def _found(task: HipqTask, path: str) -> HipqTask:

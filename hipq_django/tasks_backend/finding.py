@@ -92,11 +92,7 @@ class DeclaredTask(Declaration):
         """Return the arguments by position, where the function takes them so: also named ones."""
         try:
             bound = bind(self.task, job_data["args"], job_data["kwargs"])
-        except (
-            ArgumentsError,
-            TypeError,
-            KeyError,
-        ):  # what the function cannot take, its worker will refuse
+        except (TypeError, KeyError):  # what the function cannot take, its worker will refuse
             return job_data
         args = bound.args[1:] if self.task.takes_context else bound.args
         return {"args": args, "kwargs": bound.kwargs}
@@ -112,7 +108,7 @@ def bind(task: HipqTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> insp
         return signature.bind(*context, *args, **kwargs)
     except TypeError as error:
         raise ArgumentsError(
-            f"{task.module_path}{signature} cannot be called with these args and kwargs: {error}."
+            f"{task.name}{signature} cannot be called with these args and kwargs: {error}."
         ) from error
 
 

@@ -39,6 +39,7 @@ from hipq_django.tasks_backend.names import (
 )
 from hipq_django.tasks_backend.results import result_of
 from tests.declaring import Declare
+from tests.factories import JobTypeFactory
 from tests.hand_worker import HandWorker
 from tests.listening import connected
 from tests.running import run_due_jobs
@@ -171,6 +172,14 @@ def test_a_result_can_be_read_without_its_function(monkeypatch: pytest.MonkeyPat
         found.task.call()
 
 
+@pytest.mark.parametrize(("of_job", "told"), [(1_000, -100), (-1_000, 100)])
+def test_a_priority_that_django_does_not_have_is_the_nearest_one(of_job: int, told: int) -> None:
+    result = tasks.tell.enqueue(1)
+    hipq.reprioritize(job_of(result), of_job)
+
+    assert task_backends["default"].get_result(result.id).task.priority == told
+
+
 @pytest.mark.conformance
 def test_queries_of_a_result(django_assert_num_queries: Any) -> None:
     good, bad = tasks.tell.enqueue(1), tasks.fail.enqueue()
@@ -213,6 +222,17 @@ def test_a_result_that_cannot_be_stored_is_a_failure_from_the_first(finished: li
 
     assert [error.exception_class for error in result.errors] == [hipq.ResultError]
     assert [(r.id, r.status) for r in finished] == [(result.id, "FAILED")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_find_the_code_of_a_type_that_was_no_task_before() -> None:
+    JobTypeFactory.create(name="tests.testapp.tasks.add")
+    result = tasks.add.enqueue(1)
+    forget()
+
+    assert run_due_jobs() == 1
+    result.refresh()
+    assert result.return_value == 1
 
 
 def test_a_unique_task_that_is_there_is_not_told_as_enqueued_again() -> None:
@@ -425,6 +445,17 @@ def test_options_that_no_worker_could_use_are_refused_where_they_are_written(
 def test_a_time_that_cannot_be_is_refused(value: Any) -> None:
     with pytest.raises(InvalidTask, match=r"run_after.*: give "):
         tasks.tell.using(run_after=value)
+
+
+def test_an_argument_that_contains_itself_is_named() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    with pytest.raises(ValueError, match="argument 0 is nested too deeply or contains itself"):
+        tasks.tell.enqueue(endless)
+    with pytest.raises(hipq.ArgumentsError, match="tell: the arguments are not JSON: argument 0 "):
+        hipq.new(tasks.tell, endless)
+    assert not Job.objects.exists()
 
 
 def test_a_text_for_the_queues_is_refused(settings: Settings) -> None:
