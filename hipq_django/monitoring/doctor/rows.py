@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Min, QuerySet
+from django.db.models import Min, OuterRef, QuerySet, Subquery
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.maintenance.retention import not_needed
-from hipq_django.models import Answer, Job, Queue, Schedule
+from hipq_django.models import Answer, Job, Queue, Schedule, ScheduleRun
 from hipq_django.models.undeclared_names import HOW_TO_DECLARE
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import capped_count, format_count
@@ -28,6 +28,9 @@ IN_VAIN = timedelta(days=1)
 
 LATE = timedelta(minutes=1)
 """How late a schedule may be fired."""
+
+SKIPS = 5
+"""How many skipped due times in a row are told."""
 
 UNPRUNED = timedelta(days=1)
 
@@ -139,7 +142,10 @@ def _early(early: QuerySet[Answer], where: str, ttl: timedelta, now: Any) -> Ite
 def _schedules(config: InstanceSettings) -> Iterator[Finding]:
     now = clock.now(config.database)
     rows = Schedule.objects.using(config.database).filter(instance=config.name, paused=False)
-    for row in rows.order_by("name"):
+    runs = ScheduleRun.objects.using(config.database).filter(schedule=OuterRef("pk"))
+    kinds = runs.exclude(kind=ScheduleRun.Kind.MANUAL).order_by("-due_time").values("kind")
+    last = {f"run_{n}": Subquery(kinds[n : n + 1]) for n in range(SKIPS)}
+    for row in rows.annotate(**last).order_by("name"):
         where = f"schedule {row.name}"
         if row.retired:
             yield warning(
@@ -164,4 +170,13 @@ def _schedules(config: InstanceSettings) -> Iterator[Finding]:
                 f"it has been due for {span((now - row.next_time).total_seconds())}.",
                 "Its jobs are made once a worker runs.",
                 "Start a worker of the instance, or see its log.",
+            )
+        elif all(getattr(row, name) == ScheduleRun.Kind.SKIPPED for name in last):
+            yield warning(
+                "schedule_skipping",
+                where,
+                f"its last {SKIPS} due times were skipped.",
+                "It runs less often than its times say.",
+                "Read the reasons on its page: mostly the job before does not end, or a key is "
+                "taken.",
             )

@@ -153,6 +153,14 @@ def trouble(name: str, **since: float) -> dict[str, Any]:
     return {name: {"since": ago(**since).isoformat(), "reason": "DataError: NUL", "held": 1}}
 
 
+def skip(times: int) -> None:
+    """Have a schedule that was fired, then skipped so often, and run by hand since."""
+    row = ScheduleFactory.create(name="s", next_time=ago(hours=-1))
+    kinds = ["manual", *["skipped"] * times, "fired"]
+    for hours, kind in enumerate(kinds):
+        row.runs.create(kind=kind, due_time=ago(hours=hours))
+
+
 CASES: dict[str, tuple[Callable[[], object], dict[str, str]]] = {
     "a queue without a worker": (
         lambda: hipq.enqueue("echo", queue="q"),
@@ -244,6 +252,11 @@ CASES: dict[str, tuple[Callable[[], object], dict[str, str]]] = {
         lambda: ScheduleFactory.create(name="s", retired=True),
         {"schedule_retired": "warning of schedule s"},
     ),
+    "a schedule whose last due times were skipped": (
+        lambda: skip(5),
+        {"schedule_skipping": "warning of schedule s"},
+    ),
+    "a schedule that skips now and then": (lambda: skip(4), {}),
     "a schedule that rests": (
         lambda: ScheduleFactory.create(name="s", paused=True, next_time=ago(minutes=2)),
         {},
