@@ -237,6 +237,17 @@ def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written
     assert (with_both, in_rows()) == (OLDER, NEWER)
 
 
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_only_the_newest_worker_says_what_a_task_takes(declare: Declare, is_newest: bool) -> None:
+    declare.task("shop.send")(lambda invoice_id: None)
+    sync("default")
+    JobType.objects.update(signature="(other)")
+
+    sync("default", is_newest=is_newest)
+
+    assert JobType.objects.get().signature == ("(invoice_id)" if is_newest else "(other)")
+
+
 def test_a_worker_that_is_not_the_newest_keeps_schedules_from_being_retired(
     newer: RowSync, declare: Declare
 ) -> None:
