@@ -139,6 +139,37 @@ def test_whatever_the_code_has_seen(
         assert f"{text}: {MASK}" in stored
 
 
+@flow.component("t.takes_out")
+class TakesOut(flow.Component):
+    """Quotes what it takes out of what it was given."""
+
+    def perform(self, order: dict[str, Any]) -> Any:
+        raise CodeError(order.pop("card"))
+
+
+def test_what_the_code_takes_out_of_what_it_was_given() -> None:
+    node = flow.start(TakesOut, args=[{"card": CARD}])
+    testing.drain(errors=False)
+
+    assert flow.Node.objects.get(pk=node.pk).error == f"CodeError: {MASK}"
+    assert CARD not in all_that_is_stored(node)
+
+
+def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    def perform(run: Any) -> None:
+        card = run.item.read()["card"]
+        with run.finishing():
+            pass
+        raise CodeError(card)
+
+    script.perform = perform
+    flow.start("t.scripted", data={"item": [{"card": CARD}]})
+    testing.drain(errors=False)
+
+    assert "raised_after_finishing" in caplog.text
+    assert CARD not in caplog.text
+
+
 @flow.component("t.quotes")
 class Quotes(flow.Component):
     """Quotes its state."""

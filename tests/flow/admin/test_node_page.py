@@ -269,3 +269,13 @@ def test_no_page_needs_inline_styles_or_scripts(admin_client: Client, cards: Nod
         assert not re.search(r"<[^>]+ (style|onclick)=", page), url
         assert "<style" not in page
         assert not re.search(r"<script(?![^>]*(src=|application/json))", page), url
+
+
+@pytest.mark.parametrize("permissions", [["view_node"], ["view_node", "view_job"]])
+def test_runs_are_shown_to_those_who_may_view_jobs(client: Client, permissions: list[str]) -> None:
+    log_in(client, *permissions)
+    node = flow.start("t.sum")
+    testing.drain()
+
+    has_runs = "<h2>Runs</h2>" in html(client, page_url(node))
+    assert has_runs == ("view_job" in permissions)

@@ -201,3 +201,11 @@ def test_problems_show_no_secrets_of_the_spec(client: Client) -> None:
     assert "nodes.one: " in page
     assert "nodes.two.inputs.order.init" in page
     assert card not in page
+
+
+def test_a_graph_is_not_started_with_what_is_no_more_public(client: Client) -> None:
+    row = Graph.objects.create(name="old", spec={"nodes": {"one": {"component": "t.double"}}})
+    log_in(client, "edit_graph", "start_node")
+
+    assert "is not public" in messages_of(start(client, row))[0]
+    assert not Node.objects.exists()

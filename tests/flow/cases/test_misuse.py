@@ -131,3 +131,17 @@ def test_after_finishing_nothing_is_done_silently(
     assert "; return from " in caplog.text
     assert node.status == "completed"
     assert list(node.outputs["out"]) == [1]
+
+
+def test_a_run_that_finishes_does_not_wait(
+    script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    def perform(run: Any) -> Any:
+        with run.finishing():
+            return hipq.WAIT
+
+    script.perform = perform
+    flow.start("t.scripted")
+    testing.drain(errors=False)
+
+    assert "returned hipq_django.WAIT, but finishing has ended its run" in caplog.text
