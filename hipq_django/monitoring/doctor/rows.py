@@ -42,6 +42,7 @@ def findings(config: InstanceSettings) -> Iterator[Finding]:
     """Yield what is wrong with the rows of an instance."""
     yield from _inbox(config)
     yield from _schedules(config)
+    yield from _skipping(config)
     for where, what in declared.edits(config).items():
         name = where.rpartition(" ")[2]
         yield note(
@@ -142,10 +143,7 @@ def _early(early: QuerySet[Answer], where: str, ttl: timedelta, now: Any) -> Ite
 def _schedules(config: InstanceSettings) -> Iterator[Finding]:
     now = clock.now(config.database)
     rows = Schedule.objects.using(config.database).filter(instance=config.name, paused=False)
-    runs = ScheduleRun.objects.using(config.database).filter(schedule=OuterRef("pk"))
-    kinds = runs.exclude(kind=ScheduleRun.Kind.MANUAL).order_by("-due_time").values("kind")
-    last = {f"run_{n}": Subquery(kinds[n : n + 1]) for n in range(SKIPS)}
-    for row in rows.annotate(**last).order_by("name"):
+    for row in rows.order_by("name"):
         where = f"schedule {row.name}"
         if row.retired:
             yield warning(
@@ -171,12 +169,19 @@ def _schedules(config: InstanceSettings) -> Iterator[Finding]:
                 "Its jobs are made once a worker runs.",
                 "Start a worker of the instance, or see its log.",
             )
-        elif all(getattr(row, name) == ScheduleRun.Kind.SKIPPED for name in last):
-            yield warning(
-                "schedule_skipping",
-                where,
-                f"its last {SKIPS} due times were skipped.",
-                "It runs less often than its times say.",
-                "Read the reasons on its page: mostly the job before does not end, or a key is "
-                "taken.",
-            )
+
+
+def _skipping(config: InstanceSettings) -> Iterator[Finding]:
+    runs = ScheduleRun.objects.using(config.database).filter(schedule=OuterRef("pk"))
+    kinds = runs.exclude(kind=ScheduleRun.Kind.MANUAL).order_by("-due_time").values("kind")
+    last = {f"run_{n}": Subquery(kinds[n : n + 1]) for n in range(SKIPS)}
+    rows = Schedule.objects.using(config.database).filter(instance=config.name, paused=False)
+    rows = rows.annotate(**last).filter(**dict.fromkeys(last, ScheduleRun.Kind.SKIPPED))
+    for row in rows.filter(retired=False).order_by("name"):
+        yield warning(
+            "schedule_skipping",
+            f"schedule {row.name}",
+            f"its last {SKIPS} due times were skipped.",
+            "It runs less often than its times say.",
+            "Read the reasons on its page: mostly the job before does not end, or a key is taken.",
+        )
