@@ -10,7 +10,7 @@ from django.db import connections
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.models import Connection, NodePort
+from hipq_django.flow.models import Connection, Message, NodePort
 from hipq_django.flow.ports import Port
 from tests.testapp.flows import Double, Script
 
@@ -133,3 +133,11 @@ def test_ports_of_several_instances_are_not_joined(act: Callable[[Port, Port], A
 
     assert source.outputs["out"].size == 1
     assert near.inputs["in"].size == far_one.inputs["in"].size == 0
+
+
+def test_who_listens_hears_nothing_of_another_instance_in_the_same_database() -> None:
+    heard = flow.start("t.double", run=False, inputs={"number": {"channels": ["/news"]}})
+    flow.Node.objects.filter(pk=heard.pk).update(instance="other")
+    flow.publish("/news", 1)
+
+    assert not Message.objects.exists()

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.domain.tokens import MASK
 from hipq_django.flow import testing
@@ -90,9 +91,24 @@ def argument_of_the_parent(run: Any) -> str:
     return str(run.parent.args[0]["card"])
 
 
+def published(run: Any) -> str:
+    run.publish({"card": CARD}, "/cards")
+    return CARD
+
+
+def spawned_with(run: Any) -> str:
+    run.spawn("child", Scripted, args=[{"card": CARD}])
+    return CARD
+
+
+def enqueued(run: Any) -> str:
+    run.enqueue("echo", {"card": CARD})
+    return CARD
+
+
 SEEN = [
-    read, written, own_state, carried, handed_on, set_as_default,
-    of_a_default, state_of_the_parent, argument_of_the_parent,
+    read, written, own_state, carried, handed_on, set_as_default, published, spawned_with,
+    enqueued, of_a_default, state_of_the_parent, argument_of_the_parent,
 ]  # fmt: skip
 
 
@@ -209,6 +225,38 @@ def test_what_a_group_has_read_and_written(settings: Any) -> None:
     said = json.dumps([m.data for p in heard.ports.all() for m in p.messages.all()])
     assert "write" in said
     assert CARD not in said
+
+
+@flow.component("t.answered_cards")
+class AnsweredCards(flow.Component):
+    """Quotes what it has kept before its answer came."""
+
+    card = flow.In(default="4999")
+
+    def perform(self) -> Any:
+        self.state.set(card=CARD)
+        self.job.set_key("asked")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        raise CodeError(self.state["card"])
+
+
+def test_what_was_kept_before_the_answer_came(caplog: pytest.LogCaptureFixture) -> None:
+    node = flow.start(AnsweredCards)
+    testing.drain()
+    hipq.complete("t.answered_cards", "asked")
+    testing.drain(errors=False)
+
+    stored = all_that_is_stored(node)
+    assert MASK in stored
+    assert CARD not in stored + caplog.text
+
+
+def test_the_default_of_a_sensitive_port() -> None:
+    [declared] = [c for c in flow.components() if c["name"] == "t.answered_cards"]
+
+    assert declared["inputs"]["card"]["default"] == MASK
 
 
 def test_a_poisoned_message_comes_out_whole() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.core.checks import run_checks
 from pytest_django import Settings
 
 from hipq_django.checks import check_flow
@@ -45,3 +46,9 @@ def test_the_setting_without_the_app_is_refused(settings: Settings) -> None:
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "flow" not in app]
 
     assert [problem.id for problem in check_flow()] == ["hipq.E037"]
+
+
+def test_a_check_says_what_is_wrong_before_anything_runs(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "most"}}}
+
+    assert "hipq.E038" in {problem.id for problem in run_checks()}

@@ -412,3 +412,16 @@ def test_alarms_do_not_get_round_the_rate(runs_again: dict[str, float], script: 
         hipq.testing.run_for(seconds=60)
 
     assert 5 <= len(Recorder.calls) <= 5 + 5
+
+
+def test_a_message_does_not_bring_a_run_forward_beyond_the_rate() -> None:
+    node = flow.start(Slowed)
+    for _ in range(5):
+        testing.run_inline(node)
+    node.run(wait=600)
+    assert testing.due(node) == 0
+    node.run()
+
+    assert testing.due(node) == 0
+    with hipq.testing.travel(seconds=13):
+        assert testing.due(node) == 1
