@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django import transitions
 from hipq_django.models import Job, Queue
+from hipq_django.scheduler.context import PAGE_SIZE
 from tests.hand_worker import PROBE, HandWorker
 from tests.running import run_due_jobs
 
@@ -173,6 +174,18 @@ def test_raising_the_limit_counts_at_once(start: Any) -> None:
     start()
 
     assert len(running()) == 4
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_jobs_of_an_unknown_type_do_not_stand_in_the_way(limit: int, start: Any) -> None:
+    """Not even if they are more than a pass reads of the queue at once."""
+    limited(limit)
+    enqueue(*[1] * 2 * PAGE_SIZE, name="nobody_knows")
+    enqueue(1)
+
+    start()
+
+    assert [job.job_type.name for job in Job.objects.running()] == ["ask"]
 
 
 # Pause
