@@ -11,7 +11,7 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, Request
 from tests.flow.conftest import Hear, in_status
-from tests.testapp.flows import Asks, Double, Recorder, Script
+from tests.testapp.flows import Asks, CannotTakeItsAnswer, Double, Recorder, Script
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 Start = Callable[..., flow.Node]
@@ -264,3 +264,49 @@ def test_a_tree_is_deleted_when_the_last_one_below_it_is_terminated() -> None:
     testing.drain()
 
     assert not flow.Node.objects.exists()
+
+
+def test_a_child_that_comes_later_ends_with_its_doomed_tree(script: Script) -> None:
+    root = flow.start("t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        root.terminate(delete=True)
+        run.spawn("child", Double)
+
+    script.perform = perform
+    root.spawn("spawns", "t.scripted")
+    testing.drain()
+
+    assert not flow.Node.objects.exists()
+
+
+def test_a_lock_does_not_shorten_the_wait_for_the_next_attempt(script: Script) -> None:
+    def perform(run: flow.Component) -> None:
+        raise hipq.Snooze(3_600)
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain(errors=False)
+    put_back = hipq.Job.objects.get()
+    token = node.lock(60)
+    assert token
+    assert node.unlock(token)
+
+    assert put_back.attempt == 1
+    assert hipq.Job.objects.get().scheduled_run_time == put_back.scheduled_run_time
+
+
+def test_a_run_that_is_tried_again_with_its_answer_waits_for_the_lock() -> None:
+    node = flow.start(CannotTakeItsAnswer, data={"number": [1]})
+    testing.drain()
+    hipq.complete("t.cannot_take_its_answer", "asked", "yes")
+    testing.drain(errors=False)
+    token = node.lock(3_600)
+    assert token
+    with hipq.testing.travel(seconds=61):
+        testing.drain(errors=False)
+        assert Recorder.calls == ["on_response"]
+        assert node.unlock(token)
+        testing.drain(errors=False)
+
+    assert Recorder.calls == ["on_response"] * 2
