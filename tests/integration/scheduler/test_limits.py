@@ -176,6 +176,18 @@ def test_raising_the_limit_counts_at_once(start: Any) -> None:
     assert len(running()) == 4
 
 
+def test_each_queue_has_its_own_limit(start: Any) -> None:
+    enqueue(*[1] * 5, queue="other")
+    start()
+    limited(2)
+    enqueue(*[1] * 5)
+
+    start()
+
+    names = [job.queue.name for job in Job.objects.running()]
+    assert (names.count("default"), names.count("other")) == (2, 5)
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_jobs_of_an_unknown_type_do_not_stand_in_the_way(limit: int, start: Any) -> None:
     """Not even if they are more than a pass reads of the queue at once."""
