@@ -15,6 +15,7 @@ from hipq_django.database.locks import for_key_share, locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, property_twin
+from hipq_django.exceptions import nearest_name
 from hipq_django.flow import delivering
 from hipq_django.flow.contexts import current_context, current_group
 from hipq_django.flow.declared_ports import (
@@ -456,8 +457,6 @@ def lock_against_deletion(node: int, using: str) -> None:
 
 
 def _unknown(node: Node, direction: str, name: str) -> Exception:
-    from hipq_django.exceptions import nearest_name
-
     if not node.exists():
         return deleted(node)
     rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)

@@ -20,6 +20,7 @@ from typing import Any
 
 from hipq_django.domain.redaction import quoted
 from hipq_django.flow.base import Component
+from hipq_django.flow.contexts import set_group
 from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
 from hipq_django.flow.exceptions import FlowError
@@ -219,8 +220,6 @@ class SetDefault(Component):
     value, out = In(name="in"), Out()
 
     def perform(self) -> None:
-        from hipq_django.flow.contexts import set_group
-
         values = list(self._some("in"))
         if values:
             with set_group(as_default=True):

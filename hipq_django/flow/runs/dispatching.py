@@ -41,6 +41,7 @@ from hipq_django.flow.declaring import find_component
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.lifecycle import runs_by_itself
+from hipq_django.flow.logs import store
 from hipq_django.flow.models import Node, Wake
 from hipq_django.flow.publishing import announce_status
 from hipq_django.flow.rate import take_run, turn_of
@@ -398,8 +399,6 @@ def _turn(node: Any, wanted: datetime, now: datetime) -> datetime | None:
 
 
 def _run_away(node: Node, using: str, now: datetime) -> None:
-    from hipq_django.flow.logs import store
-
     text = "terminated because it ran more often than runs_per_minute"
     entry = {"error": text, "node": node.pk}
     store([(node.pk, entry)], node.instance, using, skip_locked=True)
