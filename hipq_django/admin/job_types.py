@@ -86,7 +86,15 @@ class JobTypeAdmin(HipqAdmin):
         ),
         (_("Times"), {"fields": ("created", "updated")}),
     )
-    readonly_fields = (*KNOWN, "created", "updated")
+    readonly_fields = (*KNOWN, "created", "updated", "to_queue")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields; a queue that cannot be edited is linked for those who may see it."""
+        given: Any = super().get_fieldsets(request, obj)
+        if self.has_change_permission(request, obj):
+            return given
+        linked = {**given[1][1], "fields": ("to_queue", *DEFAULTS[1:])}
+        return [given[0], (given[1][0], linked), *given[2:]]
 
     def prepare(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """Give job types their trends, and what this process's code declares."""

@@ -29,4 +29,4 @@ def test_a_short_cell_makes_faults_checks_the_ledger_and_writes_the_page(tmp_pat
     assert outcome["figures"]["jobs"] >= 50
     assert outcome["counts"]["lost"] == outcome["counts"]["ended_twice"] == 0
     assert ended.returncode == (1 if any(outcome["counts"].values()) else 0)
-    assert "| Workers killed | SQLite |" in (tmp_path / PAGE).read_text()
+    assert "| Workers killed, SQLite |" in (tmp_path / PAGE).read_text()

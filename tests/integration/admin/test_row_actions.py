@@ -108,7 +108,7 @@ CASES = {
         "backfill", a_schedule, "run_schedule", "Backfilled", SPAN, "A job is made for each"
     ),
     "schedule-delete": Case(
-        "delete", a_schedule, "delete_schedule", "Deleted", (), "The schedule is deleted"
+        "delete", a_schedule, "delete_schedule", "Deleted", (), "The schedule and the record"
     ),
     "queue-pause": Case("pause", QueueFactory.create, "change_queue", "Paused"),
     "queue-resume": Case(
