@@ -11,7 +11,7 @@ from django.db import connection
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.models import Job, JobType, Queue, catalog
+from hipq_django.models import Job, JobType, Queue
 from hipq_django.models.catalog import get_queue, sync
 from tests.concurrency.sessions import Session
 from tests.declaring import Declare
@@ -112,10 +112,9 @@ def test_a_job_type_that_somebody_is_creating_is_left_for_later(session: Session
 
 
 def test_an_enqueue_waits_for_nobody_to_say_what_its_arguments_are(
-    session: Session, declare: Declare, monkeypatch: pytest.MonkeyPatch
+    session: Session, declare: Declare
 ) -> None:
     """A worker says it when it starts."""
-    monkeypatch.setattr(catalog, "_written", set())
     task = declare.task("shop.weigh")(weigh)
     sync("default")
     JobType.objects.filter(name="shop.weigh").update(signature="(before)")
