@@ -454,7 +454,7 @@ class Admission:
     def _block(self, problem: str, traceback: str = "") -> None:
         """Remember what blocks the queue, or a part of it."""
         self.problem = storable_text(problem)
-        if self.problem != self.queue.throttler_problem:
+        if self.context.note_problem(self.queue, self.problem):
             events.error("queue_blocked", self.problem, queue=self.queue.name, traceback=traceback)
 
     def _note_problem(self) -> None:
@@ -464,6 +464,7 @@ class Admission:
             said = self.queue.throttler_problem
             self._block(said if said in refused.values() else refused[min(refused)])
         problem = self.problem or NONE
+        self.context.note_problem(self.queue, problem)
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
             self._update_queue(throttler_problem=problem)

@@ -437,10 +437,9 @@ class BatchScheduler(SchedulerContext):
         with worker_transaction(self.using):
             rows = Queue.objects.using(self.using).filter(pk=queue.id)
             row = locked(rows, skip_locked=True).first()
-            is_new = row is not None and row.throttler_problem != problem
-            if is_new:
+            if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
-        if is_new:
+        if row is not None and self.note_problem(row, problem):
             raised = None if is_hidden or isinstance(error, DatabaseError) else error
             events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 

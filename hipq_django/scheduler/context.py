@@ -20,7 +20,7 @@ from hipq_django.domain.pauses import pause_after
 from hipq_django.domain.reasons import not_let_start
 from hipq_django.domain.redaction import as_shown
 from hipq_django.domain.serialization import error_of
-from hipq_django.domain.states import Phase
+from hipq_django.domain.states import NONE, Phase
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
@@ -153,11 +153,13 @@ class SchedulerContext:
         self.start_delay = StartDelay()
         self.one_by_one: dict[int, Isolation[int]] = {}
         """The queues, by their ids, of whose jobs one may not be claimable; and these jobs."""
-        self._reasons: dict[int, str] = {}
-        """Why jobs are not let start, by their ids."""
+        self._reasons: dict[int, dict[int, str]] = {}
+        """Why jobs are not let start, by the ids of their queues and their own."""
         self.not_marked = Isolation[int]("mark_started")
         self.not_released = Isolation[int]("release_unconfirmed")
         self.steps = companions.steps_left_alone()
+        self._problems: dict[int, str] = {}
+        """What blocks queues, as far as this worker knows; by their ids."""
 
     def be_careful_with(self, queue: Queue) -> None:
         """Claim the jobs of a queue in parts from now on, and leave those alone that fail."""
@@ -170,8 +172,19 @@ class SchedulerContext:
 
     def refused_starts(self, queue: Queue) -> dict[int, str]:
         """Return the jobs that the database does not let start, by their ids, with the reasons."""
-        left = self.one_by_one.get(queue.id)
-        return {pk: self._reasons[pk] for pk in left.at_fault} if left else {}
+        left, said = self.one_by_one.get(queue.id), self._reasons.get(queue.id, {})
+        return {pk: said[pk] for pk in left.at_fault if pk in said} if left else {}
+
+    def note_problem(self, queue: Queue, problem: str) -> bool:
+        """Note what blocks a queue here, or `NONE`; return whether that is to be logged.
+
+        It is not if the queue's row says it. The row alone does not tell: another worker, for which
+        nothing blocks the queue, may have just written that.
+        """
+        before = self._problems.pop(queue.id, NONE)
+        if problem != NONE:
+            self._problems[queue.id] = problem
+        return problem not in (NONE, before, queue.throttler_problem)
 
     def claim_by(
         self,
@@ -201,10 +214,10 @@ class SchedulerContext:
         for pk, error in left.at_fault.items():
             if pk in by_id:
                 reason = as_shown(by_id[pk], error_of(error)).partition("\n")[0]
-                self._reasons[pk] = not_let_start(pk, reason)
+                self._reasons.setdefault(queue.id, {})[pk] = not_let_start(pk, reason)
         if left.is_calm:
             del self.one_by_one[queue.id]
-            self._reasons.clear()
+            self._reasons.pop(queue.id, None)
         return written
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
