@@ -14,6 +14,7 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.domain.throttling import Verdict
 from hipq_django.models import Job, Queue
+from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
@@ -185,3 +186,28 @@ def test_an_answered_job_needs_no_throttler(configure_queue: ConfigureQueue) -> 
 
     job.refresh_from_db()
     assert job.outcome == "succeeded"
+
+
+def test_a_problem_that_only_one_worker_has_is_logged_once(
+    configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other one, for which all is well, writes so again and again."""
+    broken = [True]
+
+    def throttler(*args: Any) -> list[hipq.Run]:
+        if broken[0]:
+            raise LookupError("no such package here")
+        return [hipq.Run() for _ in args[-1]]
+
+    configure_queue(throttler)
+    bad, good = HandWorker(), HandWorker()
+
+    for _ in range(10):
+        hipq.enqueue("echo")
+        bad.work()
+        broken[0] = False
+        good.work()
+        broken[0] = True
+
+    assert Job.objects.filter(outcome="succeeded").count() == 10
+    assert caplog.text.count("event=queue_blocked") == 1
