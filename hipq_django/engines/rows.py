@@ -207,12 +207,17 @@ def read_running_jobs(rows: Sequence[tuple[Any, ...]], keys: list[str] | None) -
 
     With `keys` the data is a `Dialect.data` for each of them.
     """
-    jobs: list[RunningJob] = []
-    for name, key, factor, *texts in rows:
-        found = [_decode(text) for text in texts]
-        data = dict(zip(keys, (value for value, *_ in found), strict=True)) if keys else found[0]
-        jobs.append(RunningJob(name, key, data, factor_of(factor)))
-    return jobs
+    texts = ",".join([text for row in rows for text in row[3:]])
+    values = iter(_decode(f"[{texts}]"))  # at once, which takes half the time
+    return [
+        RunningJob(
+            name,
+            job_key,
+            {key: next(values)[0] for key in keys} if keys else next(values),
+            factor_of(factor),
+        )
+        for name, job_key, factor, *_ in rows
+    ]
 
 
 def read_queue(row: Sequence[Any], using: str) -> Queue:

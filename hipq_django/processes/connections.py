@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from asgiref.sync import SyncToAsync
 from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
 from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -226,13 +227,19 @@ def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-_of_thread = threading.local()
+class _OfThread(threading.local):
+    caches: Sequence[BaseCache] = ()
+    """Those that are to be closed after each job."""
+
+
+_of_thread = _OfThread()
 
 
 def open_caches() -> None:
     """Open the caches for this thread; else each job, with its own context, would open some."""
     with suppress(Exception):  # of a backend that nobody may ever use
-        _of_thread.caches = caches.all()
+        opened = caches.all()
+        _of_thread.caches = [c for c in opened if type(c).close is not BaseCache.close]
 
 
 class _Opened(WeakSet[BaseDatabaseWrapper]):
@@ -271,8 +278,8 @@ def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[s
     Otherwise the writes of later jobs of the thread would be part of that transaction. The rest is
     what Django does after a request.
     """
-    with suppress(Exception):  # a cache that is away fails no job
-        for cache in _of_thread.caches:
+    for cache in _of_thread.caches:
+        with suppress(Exception):  # a cache that is away fails no job
             cache.close()
     left_open: list[str] = []
     for connection in own:

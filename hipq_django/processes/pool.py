@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import partial
 
 from django.db import connections
@@ -171,12 +172,14 @@ class ThreadPool:
     def _run(self, number: int) -> None:
         try:
             open_caches()
-            while not self._execute_until_stopped(number):
+            # Before anything calculates: a job would share, and might change, how decimals do.
+            context = copy_context()
+            while not self._execute_until_stopped(number, context):
                 pass
         finally:
             connections.close_all()
 
-    def _execute_until_stopped(self, number: int) -> bool:
+    def _execute_until_stopped(self, number: int, context: Context) -> bool:
         """Execute claims until the thread is to end; return False if something hit it meanwhile.
 
         Code of a handler may raise something in its thread from another one, and late. It must
@@ -186,7 +189,7 @@ class ThreadPool:
             own = connections.all()
             while (claim := self._take_next(own)) is not None:
                 self._current[number] = claim
-                self._work_on(claim, number, own)
+                self._work_on(claim, number, own, context)
         except BaseException as error:
             if hit := self._current.pop(number, None):
                 with suppress(Exception):  # whoever is to be woken may be what has failed
@@ -218,7 +221,9 @@ class ThreadPool:
             close_old(own)  # some may have grown too old meanwhile
         return True
 
-    def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:
+    def _work_on(
+        self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper], context: Context
+    ) -> None:
         """Execute a claim and deliver its result; whatever the handler does, the thread goes on."""
         began = claim.started_at = steady()
         try:
@@ -228,7 +233,7 @@ class ThreadPool:
             else:
                 for connection in own:
                     connection.queries_log.clear()  # which Django keeps for DEBUG
-                result = self._of_this_process(execute(claim))
+                result = self._of_this_process(execute(claim, context))
                 if aliases := end_transactions_and_close_old(own):
                     result = left_open(claim, aliases)
         except BaseException as error:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from decimal import DefaultContext, setcontext
+from contextvars import Context, copy_context
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
@@ -85,17 +84,16 @@ class OpenTransactionError(HipqError):
     """A handler ended and left a transaction open."""
 
 
-def execute(claim: Claim) -> Result:
+def execute(claim: Claim, context: Context | None = None) -> Result:
     """Execute a claim and return its result; exceptions of handlers become results.
 
-    Like a request, it has a context of its own: what a handler sets there, such as the language or
-    the time zone, ends with it.
+    Like a request, it has a context of its own, a copy of `context` or of the present one: what a
+    handler sets there, such as the language or the time zone, ends with it.
     """
-    return copy_context().run(_execute, claim)
+    return (copy_context() if context is None else context.copy()).run(_execute, claim)
 
 
 def _execute(claim: Claim) -> Result:
-    setcontext(DefaultContext)  # of decimal numbers: one that is there would be changed itself
     job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:

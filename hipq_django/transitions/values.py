@@ -51,7 +51,7 @@ def snapshot(job: Job, response: Any = None) -> JobSnapshot:
     """
     values, related = raw_values(job)
     job_type = related["job_type"]
-    if job_type.sensitive_fields:
+    if job_type.redactor.fields:
         job.learn(values["job_data"], response)
     return JobSnapshot(
         related["queue"],
