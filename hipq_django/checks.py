@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from django.apps import apps
@@ -37,7 +38,7 @@ def register() -> None:
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E014, E021 to E026, E035, E041, as `hipq_django.conf.rules` finds them.
+    """E001 to E014, E021 to E026, E035, E041, E050 to E058, as `conf.rules` finds them.
 
     The code that the setting names is imported only if everything else is right.
     """
@@ -45,6 +46,7 @@ def check_setting(**_: Any) -> list[checks.CheckMessage]:
         *rules.throttler_problems(),
         *rules.source_problems(),
         *rules.arguments_problems(),
+        *chain.from_iterable(map(rules.sharding_problems, rules.raw_setting())),
     ]
 
 
@@ -144,7 +146,8 @@ def check_models(**_: Any) -> Iterator[checks.CheckMessage]:
 
 def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the alias and options of each database of an instance."""
-    for alias in sorted({instance.database for instance in instances.valid_instances()}):
+    found = instances.valid_instances()
+    for alias in sorted({alias for instance in found for alias in instance.shards}):
         if connections[alias].vendor == vendor:
             yield alias, settings.DATABASES[alias].get("OPTIONS", {})
 

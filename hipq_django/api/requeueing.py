@@ -233,7 +233,7 @@ def _link_again(links: Iterable[Any], copies: Mapping[int, Job], using: str) -> 
 
 def copy_of_final(job: Job) -> Job:
     """Return an unsaved job with the values of a final one, which is its origin."""
-    names = (*checks(CHANGED), "waiting_key", "schedule_id", "due_time")
+    names = (*checks(CHANGED), "waiting_key", "schedule_id", "due_time", "shard_key")
     values = {name: getattr(job, name) for name in names}
     fresh = new_job(job.queue, job.job_type, clock.now(job.using), **values)
     fresh.origin = job

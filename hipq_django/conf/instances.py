@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -40,10 +40,19 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """One hipq instance: its database alias, its queues and its sources of messages."""
+    """One hipq instance: its database alias, its queues and its sources of messages.
+
+    Of a sharded instance `database` is one of its `shards`: the first one, until `on` says which.
+    """
 
     name: str
     database: str
+    shards: tuple[str, ...]
+    """The aliases of the setting, by their numbers; `database` alone without SHARDS."""
+    is_sharded: bool
+    """Whether SHARDS is given."""
+    shard_key: str
+    """A dotted path, the name of a field of the data, or ''."""
     callback_base_url: str
     callback_max_bytes: int
     heartbeat_seconds: float
@@ -63,6 +72,10 @@ class InstanceSettings:
     def silence_seconds(self) -> float:
         """After how many seconds of silence a worker counts as lost."""
         return LOST_AFTER_BEATS * self.heartbeat_seconds
+
+    def on(self, alias: str) -> InstanceSettings:
+        """Return the settings of this instance on one of its databases."""
+        return self if alias == self.database else replace(self, database=alias)
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue; the defaults if the setting does not name it."""
@@ -105,7 +118,7 @@ def valid_instances() -> list[InstanceSettings]:
 
 def is_replica(using: str) -> bool:
     """Return whether a database is that of no instance, but what a router reads from."""
-    return all(using != config.database for config in _instances().values())
+    return all(using not in config.shards for config in _instances().values())
 
 
 def get_arguments(instance: str) -> Arguments:
@@ -120,7 +133,7 @@ def autodiscovered() -> list[str]:
 
 def longest_silence(using: str) -> float:
     """Return the longest such silence of all instances on this database."""
-    return max((i.silence_seconds for i in get_instances() if i.database == using), default=0.0)
+    return max((i.silence_seconds for i in get_instances() if using in i.shards), default=0.0)
 
 
 def get_throttlers(instance: str, queue: str) -> list[Throttler]:
@@ -151,7 +164,9 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
     values = INSTANCE.read(options)
     queues = {key: QueueSettings(**QUEUE.read(given)) for key, given in values["queues"].items()}
     sources = {key: source_settings(key, given) for key, given in values["sources"].items()}
-    return InstanceSettings(name, **{**values, "queues": queues, "sources": sources})
+    shards = values["shards"] or (values["database"],)
+    own = {"database": shards[0], "shards": shards, "is_sharded": values["shards"] is not None}
+    return InstanceSettings(name, **{**values, **own, "queues": queues, "sources": sources})
 
 
 _UNNAMED_QUEUE = QueueSettings(**QUEUE.read({}))

@@ -19,6 +19,7 @@ from hipq_django.domain.options import (
     texts,
 )
 from hipq_django.domain.ordering import Order
+from hipq_django.domain.sharding import MAX_SHARDS
 from hipq_django.domain.validation import (
     ABOVE_ZERO,
     FACTOR_DECIMALS,
@@ -48,6 +49,13 @@ def _modules(value: Any) -> tuple[str, ...]:
     return _identifiers(texts(value))  # type: ignore[no-any-return]  # as it was given
 
 
+def _shards(value: Any) -> tuple[str, ...]:
+    aliases = texts(value)
+    if not 1 <= len(aliases) <= MAX_SHARDS:
+        raise ValueError(value)
+    return aliases
+
+
 def _is_dict_of_dicts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
 
@@ -66,6 +74,7 @@ _identifiers = allowing(lambda names: all(map(str.isidentifier, names)))
 _path = allowing(lambda value: isinstance(value, str) and "." in value)
 _seconds = Number(ABOVE_ZERO, MAX_SECONDS)
 
+SHARD_KEY = "the dotted path of a function, or the name of a field of job_data"
 SIZE = "a whole number of at least 1,000, or None for no bound"
 ADDRESS = "the address of this site, without query and fragment, such as 'https://shop.example'"
 LIMIT = f"a number up to {MAX_FACTOR:,} with at most {FACTOR_DECIMALS} decimals; below 1: no limit"
@@ -75,6 +84,14 @@ INSTANCE = Options(
     "hipq.E005",
     (
         Option("DATABASE", "default", _database, "an alias of DATABASES"),
+        Option(
+            "SHARDS",
+            None,
+            or_none(_shards),
+            f"a list of 1 to {MAX_SHARDS} aliases",
+            wrong_id="hipq.E052",
+        ),
+        Option("SHARD_KEY", "", allowing(lambda value: isinstance(value, str)), SHARD_KEY),
         Option("CALLBACK_BASE_URL", "", _address, ADDRESS),
         Option("CALLBACK_MAX_BYTES", 1_048_576, Number(1, MAX_SECONDS, whole=True)),
         Option("HEARTBEAT_SECONDS", 10, _seconds),

@@ -5,16 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import Error
+from django.core.checks import CheckMessage, Error
 from django.db import connections
 
 from hipq_django.arguments import Arguments
 from hipq_django.conf.options import INSTANCE, QUEUE, SOURCE, source_settings
+from hipq_django.conf.sharding import (
+    shard_key_problems,
+    throttler_beside_shards,
+    wrong_shards,
+)
 from hipq_django.domain.options import Options
 from hipq_django.domain.throttling import Throttler
 from hipq_django.domain.validation import checked_name
@@ -35,7 +41,8 @@ def raw_setting() -> dict[str, dict[str, Any]]:
 
 def problems() -> Iterator[Error]:
     """Yield what is wrong, of the outermost level where something is: the others rely on it."""
-    for level in (_wrong_shape, _wrong_instances, _wrong_members, _wrong_surroundings):
+    levels = (_wrong_shape, _wrong_instances, _wrong_members, _wrong_shards, _wrong_surroundings)
+    for level in levels:
         wrong = [*level()]
         if wrong:
             yield from wrong
@@ -59,7 +66,7 @@ def wrong_options(where: str, known: Options, given: Mapping[str, Any]) -> Itera
             elif isinstance(error, ConfigurationError):
                 said = f": {error}"
             text, hint = f"{where}[{option.name!r}]{said}", f"Give {option.allowed}."
-            yield Error(text, hint, id=known.wrong_id)
+            yield Error(text, hint, id=option.wrong_id or known.wrong_id)
 
 
 def _wrong_shape() -> Iterator[Error]:
@@ -99,6 +106,10 @@ def _wrong_names(what: str, names: Iterable[object], check_id: str) -> Iterator[
             yield Error(str(error), "Correct the name.", id=check_id)
 
 
+def _wrong_shards() -> Iterator[Error]:
+    yield from wrong_shards(raw_setting())
+
+
 def _wrong_surroundings() -> Iterator[Error]:
     if not settings.USE_TZ:
         yield Error(
@@ -107,7 +118,7 @@ def _wrong_surroundings() -> Iterator[Error]:
             id="hipq.E025",
         )
     instances = {DEFAULT: {}, **raw_setting()}.values()
-    for alias in sorted({options.get("DATABASE", "default") for options in instances}):
+    for alias in sorted({alias for options in instances for alias in _aliases(options)}):
         if not settings.DATABASES.get(alias, {}).get("AUTOCOMMIT", True):
             yield Error(
                 f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed.",
@@ -120,6 +131,10 @@ def _wrong_surroundings() -> Iterator[Error]:
                 "Use PostgreSQL or SQLite.",
                 id="hipq.E041",
             )
+
+
+def _aliases(options: Mapping[str, Any]) -> Sequence[str]:
+    return options.get("SHARDS") or [options.get("DATABASE", "default")]
 
 
 # The places that have options, and their names in messages
@@ -159,6 +174,20 @@ def source_problems() -> Iterator[Error]:
     """Yield the sources whose code does not fit."""
     for where, values in _members("SOURCES"):
         yield from _unusable(where, "hipq.E024", check_code, source_settings("", values))
+
+
+def sharding_problems(name: str) -> Iterator[CheckMessage]:
+    """Yield E055, W056 and E057 of an instance that has SHARDS."""
+    given = raw_setting().get(name, {})
+    shards = given.get("SHARDS")
+    if shards is None:
+        return
+    yield from shard_key_problems(name, given)
+    for queue, values in given.get("QUEUES", {}).items():
+        where = f"HIPQ[{name!r}]['QUEUES'][{queue!r}]"
+        for path in values.get("THROTTLERS", []):
+            with suppress(ConfigurationError):  # which is E014
+                yield from throttler_beside_shards(where, throttler_at(path), len(shards))
 
 
 def _unusable(

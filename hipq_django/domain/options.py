@@ -18,7 +18,7 @@ class Option:
 
     `check` returns the value that is used, and raises `ValueError` for a wrong one. `rule` says
     which values are allowed, where the check does not say it. A value that `is_secret` is not
-    quoted.
+    quoted. `wrong_id` is the id of the system check, where it is not that of the other options.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Option:
     check: Callable[[Any], Any]
     rule: str = ""
     is_secret: bool = False
+    wrong_id: str = ""
 
     @property
     def field(self) -> str:

@@ -416,5 +416,9 @@ def _lines(
         yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}{more}\n"
 
 
+_ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+"""What has a meaning in a COPY; a shard key may have any of it."""
+
+
 def _in_copy(value: Any) -> str:
-    return "\\N" if value is None else str(value).replace("\\", "\\\\")
+    return "\\N" if value is None else str(value).translate(_ESCAPED)

@@ -69,6 +69,7 @@ EXTRA_COLUMNS = {
     "kept_key": "text",
     "schedule_id": "bigint",
     "due_time": "timestamptz",
+    "shard_key": "text",
 }
 """The columns that are NULL in most new jobs. Jobs that have any go in with all of them."""
 

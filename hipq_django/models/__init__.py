@@ -8,5 +8,6 @@ from hipq_django.models.job_type import JobType as JobType
 from hipq_django.models.link import Link as Link
 from hipq_django.models.queue import Queue as Queue
 from hipq_django.models.schedule import Schedule as Schedule, ScheduleRun as ScheduleRun
+from hipq_django.models.shard import ShardMap as ShardMap, Transfer as Transfer
 from hipq_django.models.step import Step as Step
 from hipq_django.models.worker import Worker as Worker

@@ -340,6 +340,13 @@ class Job(Row):
     )
     # Its row may be gone, so it is no foreign key.
     last_worker_id = models.BigIntegerField(_("last worker"), null=True, blank=True, editable=False)
+    shard_key = models.TextField(  # noqa: DJ001 - rows without it are not one byte longer
+        _("shard key"),
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=_("Says in which shard the job is, if it was given one."),
+    )
 
     objects = RowManager.from_queryset(JobQuerySet)()
 

@@ -61,6 +61,16 @@ class Queue(Row):
         ),
     )
     declared = JsonField(_("declared"), default=dict, editable=False)
+    # Of a sharded instance; without a share the whole limit counts. `share` and `owed` of all
+    # shards, and what is on its way between them, are the limit.
+    share = models.DecimalField(
+        _("share"), max_digits=12, decimal_places=3, null=True, editable=False
+    )
+    owed = models.DecimalField(
+        _("owed"), max_digits=12, decimal_places=3, default=0, db_default=0, editable=False
+    )
+    owed_to = models.SmallIntegerField(_("owed to"), null=True, editable=False)
+    owed_time = models.DateTimeField(_("owed time"), null=True, editable=False)
     create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
     update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
 
@@ -91,6 +101,11 @@ class Queue(Row):
                 & _in_range("AGEING_SECONDS")
                 & _in_range("RETENTION_DAYS"),
                 name="hipq_queue_numbers_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(owed__gte=0)
+                & (models.Q(share__isnull=True) | models.Q(share__gte=0)),
+                name="hipq_queue_share_range",
             ),
         ]
 

@@ -11,11 +11,15 @@ def test_migrations_create_what_the_code_calls() -> None:
     assert missing_functions() == []
 
 
+OF_FORMER_RELEASE = {"hipq_enqueue_with_extra_1edfb585"}
+"""Its processes call them while a deployment is under way; a migration will drop them."""
+
+
 def test_no_function_is_frozen_that_nothing_calls() -> None:
     of_triggers = {name for name, text in frozen_functions().items() if "RETURNS trigger" in text}
 
     called = {function.function for function in server_functions()}
-    assert set(frozen_functions()) - of_triggers == called
+    assert set(frozen_functions()) - of_triggers - called == OF_FORMER_RELEASE
 
 
 def test_the_name_of_each_function_says_what_it_does() -> None:

@@ -1,0 +1,1 @@
+DROP PROCEDURE hipq_enqueue_with_extra_2b3329f4
