@@ -50,6 +50,10 @@ class Extension:
     def worker_started(self, worker: Worker) -> None:
         """Act when a worker has registered; an error is logged and does not stop the worker."""
 
+    def may_follow(self, using: str) -> bool:
+        """Return whether anything may follow jobs that end; asks the database nothing."""
+        return False
+
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
         """Act after the commit by which these jobs, of any kind, became final.
 
@@ -101,8 +105,9 @@ def hearers_of_ends() -> dict[str, Callable[[Sequence[Job], str], None]]:
 
 def note_ended(ids: Collection[int], using: str) -> None:
     """Tell the extensions of ended jobs once the current transaction is committed."""
-    if ids and registered:
-        transaction.on_commit(partial(_tell_of_ends, ids, using), using=using)
+    told = [each for each in registered if each.may_follow(using)] if ids else []
+    if told:  # mostly none, and to wait for the commit costs more than to ask
+        transaction.on_commit(partial(_tell_of_ends, told, ids, using), using=using)
 
 
 def note_given_up(ids: Collection[int], using: str) -> None:
@@ -113,9 +118,9 @@ def note_given_up(ids: Collection[int], using: str) -> None:
     note_ended(ids, using)
 
 
-def _tell_of_ends(ids: Collection[int], using: str) -> None:
-    """Tell the extensions; a failure is logged, for the jobs have ended."""
-    for extension in registered:
+def _tell_of_ends(told: Iterable[Extension], ids: Collection[int], using: str) -> None:
+    """Tell extensions; a failure is logged, for the jobs have ended."""
+    for extension in told:
         try:
             extension.jobs_ended(ids, using)
         except Exception as error:

@@ -26,7 +26,7 @@ class Presence:
         self._absent_until: dict[str, float] = {}
 
     def __call__(self, using: str) -> bool:
-        if time.monotonic() < self._absent_until.get(using, 0.0):
+        if not self.is_possible(using):
             return False
         found = False
         try:
@@ -35,6 +35,10 @@ class Presence:
             if not found:
                 self._absent_until[using] = time.monotonic() + ABSENT_SECONDS
         return found
+
+    def is_possible(self, using: str) -> bool:
+        """Return whether a call would look."""
+        return time.monotonic() >= self._absent_until.get(using, 0.0)
 
     def note(self, using: str) -> None:
         """Let this process see the rows that it adds at once, and again after the commit."""

@@ -61,6 +61,10 @@ _under_way = _UnderWay()
 class DependenciesExtension(Extension):
     """Lets what follows jobs go on when these have ended."""
 
+    def may_follow(self, using: str) -> bool:
+        """Return whether there may be links."""
+        return any_links.is_possible(using)
+
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
         """Unhold what waited for them."""
         unhold_after(ids, using)

@@ -15,7 +15,7 @@ from hipq_django.flow.models import LogEntry, Request
 from hipq_django.flow.publishing import announce_components
 from hipq_django.flow.runs import dispatching
 from hipq_django.flow.runs.companion import Runs
-from hipq_django.flow.stages import wake_stages
+from hipq_django.flow.stages import any_staged, wake_stages
 from hipq_django.models import Worker
 from hipq_django.monitoring.doctor import Finding
 
@@ -32,6 +32,10 @@ class FlowExtension(Extension):
     def worker_started(self, worker: Worker) -> None:
         """Publish the components that it serves."""
         announce_components(worker)
+
+    def may_follow(self, using: str) -> bool:
+        """Return whether stages may have enqueued jobs."""
+        return any_staged.is_possible(using)
 
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
         """Wake the stages that have enqueued them."""
