@@ -178,17 +178,20 @@ def _checked_verdict(verdict: object) -> Verdict:
     return verdict
 
 
-def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:
+def fits(factor: Decimal, load: Decimal, limit: Decimal, share: Decimal | None = None) -> bool:
     """Return whether a job may start under `limit` while `load` is running.
 
     A limit below 1 means no limit; factor 0 is critical and never held; a job with a factor
-    above the limit runs when nothing else runs.
+    above the limit runs when nothing else runs. In a shard, which has a `share` of the limit, that
+    needs the whole limit: then the other shards run nothing.
 
     The engines say the same in SQL, in `probe_queues` and in `claim_fitting`: the tests
     `test_in_a_strict_queue_the_first_due_job_must_fit` and
     `test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once` hold them to it.
     """
-    return limit < 1 or factor == 0 or load + factor <= limit or load == 0
+    room = limit if share is None else share
+    is_free = limit < 1 or factor == 0 or load + factor <= room
+    return is_free or (load == 0 and room == limit)
 
 
 def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -> list[int]:
