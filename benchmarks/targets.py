@@ -343,6 +343,7 @@ TARGETS = (
     Target("of a failure", Of("W24", "failure_queries"), at_most=2, unit="queries"),
     Target("a job", Of("W25", "job_ms", SQLITE), at_most=3, unit="ms"),
     Target("30 days", Of("W25", "days_seconds", SQLITE), at_most=2, unit="s"),
+    Target("the client, for a job", Of("W27", "client_us"), at_most=10, unit="µs"),
     Target(
         "throughput, last quarter against the second",
         Of(SOAK, "throughput_late"),

@@ -564,6 +564,21 @@ WORKLOADS = (
             Figure("decision_ms", "decision", "ms", False, 1),
         ),
     ),
+    Workload(
+        "W27",
+        "Prune",
+        "`hipq_prune` deletes 60,000 ended jobs, then 60,000 with an attempt and an answer each: "
+        "the time for each job, and the client's part of it.",
+        "prune",
+        {"warm_up": 2_000, "jobs": 60_000},
+        {"warm_up": 100, "jobs": 2_000},
+        (
+            Figure("job_us", "a job", "µs", False, 1),
+            Figure("client_us", "of it the client", "µs", False, 1),
+            Figure("job_us_with_children", "with children", "µs", False, 1),
+            Figure("client_us_with_children", "of it the client", "µs", False, 1),
+        ),
+    ),
 )
 
 
