@@ -16,6 +16,7 @@ from hipq_django.database import clock
 from hipq_django.database.errors import SkippedRowError
 from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
 from hipq_django.extensions import registered
@@ -109,45 +110,41 @@ def _delete(old: Any, field: str) -> int:
     """
     left_alone: Isolation[int] = Isolation("prune", f"{old.model._meta.model_name}_id")
     deleted, seen, rest = 0, set[int](), old
-    values: list[Any] | None = [None]
-    while values:
+    done: tuple[int, Any] | None = None
+    while done is None or done[0]:
         seen |= left_alone.ids  # none of them comes back before the end
-        left = rest.exclude(pk__in=seen)
-        values = left_alone.together(partial(_delete_page, left, field))
-        if values is None:
+        left = rest.exclude(ids_in("pk", seen))
+        done = left_alone.together(partial(_delete_page, left, field))
+        if done is None:
             page = list(left.order_by(field).values_list("pk", flat=True)[:PAGE_SIZE])
             deleted += left_alone.move(page, partial(_delete_some, left, field))
-            values = [None]
-            continue
-        deleted += len(values)
-        # Else each page would begin with the dead entries of all before it.
-        rest = old.filter(**{f"{field}__gte": values[-1]}) if values else rest
+        elif done[0]:
+            deleted += done[0]
+            # Else each page would begin with the dead entries of all before it.
+            rest = old.filter(**{f"{field}__gte": done[1]})
     return deleted
 
 
 def _delete_some(old: Any, field: str, ids: Sequence[int]) -> int:
-    return len(_delete_page(old.filter(pk__in=ids), field))
+    return _delete_page(old.filter(ids_in("pk", ids)), field)[0]
 
 
-def _delete_page(old: Any, field: str) -> list[Any]:
-    """Delete the first rows in the order of a field; return its values. Children go first.
+def _delete_page(old: Any, field: str) -> tuple[int, Any]:
+    """Delete the first rows in the order of a field, children first.
 
-    Rows that others have locked are left: by another prune, or by an operator who is just matching
-    an answer to a job.
+    Return how many, and the value of the last one. Rows that others have locked are left: by
+    another prune, or by an operator who is just matching an answer to a job.
     """
-    using = old.db
+    using, rows = old.db, old.model.objects.using(old.db)
     with bounded_transaction(using):
-        rows = locked(old.order_by(field), skip_locked=True, to_delete=True)
-        page = list(rows.values_list("pk", field)[:PAGE_SIZE])
-        ids = [pk for pk, _ in page]
-        if ids and old.model is Job:
-            _delete_rows(Attempt.objects.using(using).filter(job__in=ids))
-            _delete_rows(Answer.objects.using(using).filter(job__in=ids))
-            _delete_rows(Step.objects.using(using).filter(job__in=ids))
-            _delete_rows(Link.objects.using(using).filter(job__in=ids))
-        if ids and _delete_rows(old.model.objects.using(using).filter(pk__in=ids)) < len(ids):
+        free = locked(old.order_by(field), skip_locked=True, to_delete=True)
+        ids = list(free.values_list("pk", flat=True)[:PAGE_SIZE])
+        last = rows.filter(pk__in=ids[-1:]).values_list(field, flat=True).first()
+        for child in (Attempt, Answer, Step, Link) if old.model is Job else ():
+            _delete_rows(child.objects.using(using).filter(ids_in("job", ids)))
+        if _delete_rows(rows.filter(ids_in("pk", ids))) < len(ids):
             raise SkippedRowError
-    return [value for _, value in page]
+    return len(ids), last
 
 
 def _delete_rows(rows: Any) -> int:

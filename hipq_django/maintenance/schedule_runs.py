@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.models import Queue, Schedule, ScheduleRun
 
@@ -102,7 +103,7 @@ def _prune_page(row: Schedule, before: datetime) -> int | None:
         if not page:
             return None
         ids = {run.pk for run in page} - {_merge(row, [r for r in page if r.kind == KIND.FIRED])}
-        deleted, _ = ScheduleRun.objects.using(using).filter(pk__in=ids).delete()
+        deleted, _ = ScheduleRun.objects.using(using).filter(ids_in("pk", ids)).delete()
     return deleted
 
 

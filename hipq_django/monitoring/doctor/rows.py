@@ -10,6 +10,7 @@ from django.db.models import Min, OuterRef, QuerySet, Subquery
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import NONE
 from hipq_django.maintenance.retention import not_needed
 from hipq_django.models import Answer, Job, Queue, Schedule, ScheduleRun
@@ -86,7 +87,7 @@ def _has_old(config: InstanceSettings, name: str) -> bool:
     old = clock.now(using) - UNPRUNED - timedelta(days=queue.retention_days)
     finals = queue.jobs.using(using).final().filter(update_time__lt=old)
     first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
-    return bool(first) and not_needed(Job.objects.using(using).filter(pk__in=first)).exists()
+    return bool(not_needed(Job.objects.using(using).filter(ids_in("pk", first))).exists())
 
 
 # Answers
