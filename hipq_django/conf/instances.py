@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
@@ -42,7 +45,7 @@ class QueueSettings:
 class InstanceSettings:
     """One hipq instance: its database alias, its queues and its sources of messages.
 
-    Of a sharded instance `database` is one of its `shards`: the first one, until `on` says which.
+    Of a sharded instance `database` is one of its `shards`: see `on` and `on_shard`.
     """
 
     name: str
@@ -67,6 +70,7 @@ class InstanceSettings:
     """What the app of flows reads."""
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
+    _on: dict[str, InstanceSettings] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def silence_seconds(self) -> float:
@@ -75,7 +79,11 @@ class InstanceSettings:
 
     def on(self, alias: str) -> InstanceSettings:
         """Return the settings of this instance on one of its databases."""
-        return self if alias == self.database else replace(self, database=alias)
+        if alias == self.database:
+            return self
+        if alias not in self._on:
+            self._on[alias] = replace(self, database=alias)
+        return self._on[alias]
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue; the defaults if the setting does not name it."""
@@ -94,7 +102,7 @@ class InstanceSettings:
 
 
 def get_instance(name: str = DEFAULT) -> InstanceSettings:
-    """Return the settings of an instance.
+    """Return the settings of an instance; of a sharded one, on the shard that is worked on.
 
     Raise `ConfigurationError` for an unknown instance and for the first wrong setting.
     """
@@ -103,7 +111,31 @@ def get_instance(name: str = DEFAULT) -> InstanceSettings:
     if found is None:
         near = nearest_name(str(name), instances)
         raise ConfigurationError(f"HIPQ has no instance {name!r}{near} Add it to the setting.")
-    return found
+    if not found.is_sharded:
+        return found
+    return found.on(_named.get().get(name) or _served.get(name, found.database))
+
+
+_served: dict[str, str] = {}
+"""The shard of an instance that this process works on, where no other is named."""
+
+_named: ContextVar[Mapping[str, str]] = ContextVar("hipq_shards", default=MappingProxyType({}))
+"""The shard of an instance that the code of an `on_shard` block works on."""
+
+
+def serve(instance: str, alias: str) -> None:
+    """Let all threads of this process work on one shard of an instance, but for `on_shard`."""
+    _served[instance] = alias
+
+
+@contextmanager
+def on_shard(instance: str, alias: str) -> Iterator[None]:
+    """Let `get_instance` return the settings of an instance on one of its shards, for a block."""
+    before = _named.set({**_named.get(), instance: alias})
+    try:
+        yield
+    finally:
+        _named.reset(before)
 
 
 def get_instances() -> list[InstanceSettings]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -13,8 +14,8 @@ from django.db import connections
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.conf import rules
-from hipq_django.conf.instances import get_instance, is_replica
+from hipq_django.conf import instances, rules
+from hipq_django.conf.instances import get_instance, is_replica, on_shard, serve
 from hipq_django.exceptions import ConfigurationError
 
 POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": "never_connected_to"}
@@ -59,6 +60,20 @@ def test_a_sharded_instance_is_on_its_first_shard_until_another_is_named(
     assert found.on("jobs_0") is found
     assert (found.on("jobs_1").database, found.on("jobs_1").shards) == ("jobs_1", found.shards)
     assert [is_replica(alias) for alias in DATABASES] == [False, False, True]
+
+
+def test_a_process_serves_one_shard_and_a_block_works_on_another(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HIPQ = {**of_shards(), "shop": {"DATABASE": "lite"}}
+    monkeypatch.setattr(instances, "_served", {})
+    serve("pay", "jobs_1")
+
+    with ThreadPoolExecutor() as threads, on_shard("pay", "jobs_0"), on_shard("shop", "default"):
+        there = threads.submit(lambda: get_instance("pay").database).result()
+        here = get_instance("pay").database, get_instance("shop").database
+
+    assert (there, here, get_instance("pay").database) == ("jobs_1", ("jobs_0", "lite"), "jobs_1")
 
 
 def test_an_instance_without_shards_is_its_own_shard(settings: Settings) -> None:
