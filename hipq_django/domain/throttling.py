@@ -182,19 +182,20 @@ def fits(factor: Decimal, load: Decimal, limit: Decimal, share: Decimal | None =
     """Return whether a job may start under `limit` while `load` is running.
 
     A limit below 1 means no limit; factor 0 is critical and never held; a job with a factor
-    above the limit runs when nothing else runs. In a shard, which has a `share` of the limit, that
-    needs the whole limit: then the other shards run nothing.
+    above the limit runs when nothing else runs. A shard may use its `share` of the limit; where
+    that is the whole limit, no other shard runs anything.
 
     The engines say the same in SQL, in `probe_queues` and in `claim_fitting`: the tests
     `test_in_a_strict_queue_the_first_due_job_must_fit` and
     `test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once` hold them to it.
     """
-    room = limit if share is None else share
-    is_free = limit < 1 or factor == 0 or load + factor <= room
-    return is_free or (load == 0 and room == limit)
+    room = (limit if share is None else share) - load
+    return limit < 1 or factor == 0 or min(factor, limit) <= room
 
 
-def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -> list[int]:
+def admit_by_weight(
+    factors: Sequence[Decimal], load: Decimal, limit: Decimal, share: Decimal | None = None
+) -> list[int]:
     """Return the indexes of the jobs that may start, given in strict order.
 
     The first job that does not fit ends the admission, so that a heavy job is not overtaken by
@@ -205,7 +206,7 @@ def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -
     full = False
     for index, factor in enumerate(factors):
         if factor > 0:
-            full = full or not fits(factor, load, limit)
+            full = full or not fits(factor, load, limit, share)
             if full:
                 continue
             load += factor
@@ -219,7 +220,8 @@ class ShareLimit:
 
     For example regions: east 40 %, north 30 %, west 30 %. Values that are not named
     share `other` (0 by default). A job heavier than its whole share runs when nothing else of that
-    share runs. If the queue has no limit there are no shares.
+    share runs. If the queue has no limit there are no shares. Each shard divides what it has of the
+    limit.
     """
 
     key: str
@@ -245,7 +247,7 @@ class ShareLimit:
         if queue.throttle_limit < 1:
             return [RUN for _ in candidates]
         loads = _loads(running, self._share_of)
-        return [self._decide(queue.throttle_limit, loads, c) for c in candidates]
+        return [self._decide(queue.own_limit, loads, c) for c in candidates]
 
     def _share_of(self, job: RunningJob) -> str:
         value = _value(job, self.key)
@@ -312,6 +314,8 @@ class KeyLimit:
 class RateLimit:
     """Lets at most `count` jobs start in any `per` seconds, over all workers of the queue.
 
+    Each of n shards lets `count / n` jobs start, rounded down.
+
     The starts of the last `per` seconds are kept in the queue's row, written by the claim; a limit
     that takes the place of another one goes on from the starts that this one has kept. With a
     `count` above a hundred the moments are rounded up to hundredths of `per`, so that the row stays
@@ -342,9 +346,10 @@ class RateLimit:
         """Hold all candidates beyond the starts that are still free."""
         del running
         starts = self._starts(queue, now)
-        free = self.count - sum(number for _, number in starts)
+        count = self.count // queue.shard_count
+        free = count - sum(number for _, number in starts)
         started = min(max(int(free), 0), len(candidates))
-        held = Hold(f"{self.count} jobs started in the last {self.per:g} s")
+        held = Hold(f"{count} jobs started in the last {self.per:g} s")
         return [RUN if index < started else held for index in range(len(candidates))]
 
     def admitted(

@@ -81,11 +81,12 @@ class Engine:
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
         rows = queues.annotate(
-            high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField())
+            high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
+            room=Coalesce("share", "throttle_limit"),
         ).annotate(
             has_due=Case(
                 When(
-                    Q(throttle_limit__lt=1) | Q(throttle_limit__gt=Coalesce(load, Decimal(0))),
+                    Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
                     then=Exists(due),
                 ),
                 default=Exists(due.filter(throttle_factor=0)),

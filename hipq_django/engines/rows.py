@@ -39,7 +39,7 @@ MOMENTS = ("scheduled_run_time", "create_time", "due_time")
 
 QUEUE_COLUMNS = (
     "id", "instance", "name", "throttle_limit", "order", "granularity_seconds", "ageing_seconds",
-    "paused", "throttler_state", "throttler_problem", "ranking",
+    "paused", "throttler_state", "throttler_problem", "ranking", "share",
 )  # fmt: skip
 """The columns of a queue that a scheduler needs."""
 
@@ -225,6 +225,8 @@ def read_queue(row: Sequence[Any], using: str) -> Queue:
     """Return the queue from a row of `QUEUE_COLUMNS`."""
     values = dict(zip(QUEUE_COLUMNS, row, strict=True))
     values["throttle_limit"] = factor_of(values["throttle_limit"])
+    if (share := values["share"]) is not None:
+        values["share"] = factor_of(share)
     values["paused"] = bool(values["paused"])
     for name in ("throttler_state", "ranking"):
         values[name] = {} if values[name] == "{}" else _decode(values[name])

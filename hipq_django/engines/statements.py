@@ -76,9 +76,9 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
     index has each order; a queue is asked for as a range, or the order by id would do.
 
     A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
-    of it. Where jobs behind the first may start before it, any room will do. The last digit is
-    for SQLite, whose sums are floats. The names are of the queues that are asked for, or, where
-    the last parameter is false, of those that are not.
+    of it. In a shard the share may be used. Where jobs behind the first may start before it,
+    any room will do. The last digit is for SQLite, whose sums are floats. The names are of the
+    queues that are asked for, or, where the last parameter is false, of those that are not.
     """
     due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', low='q.low', high='q.high')}"
     first = "ORDER BY j.rank, j.id LIMIT 1"
@@ -89,7 +89,7 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
                     WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
                     WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
                     ELSE j.throttle_factor END {due} {first}
-                ) < q.throttle_limit + 0.0005 - (
+                ) < COALESCE(q.share, q.throttle_limit) + 0.0005 - (
                     SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
                     WHERE j.queue_id = q.id AND j.state IN ('running')
                 ), false)
@@ -252,7 +252,8 @@ def claim_fitting(dialect: Dialect) -> ServerFunction:
         FROM ({_head("%s", "%s", "%s")}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j"""
     room = f"""(
-        SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
+        SELECT COALESCE(q.share, q.throttle_limit) - COALESCE((
+            SELECT SUM(j.throttle_factor) FROM hipq_job j
             WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
         FROM hipq_queue q WHERE q.id = %s AND NOT q.paused AND q.throttle_limit >= 1
             AND {_FIRST_CRITICAL} IS NULL)"""

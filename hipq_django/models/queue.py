@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import models
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.conf.options import QUEUE
@@ -15,6 +17,7 @@ from hipq_django.domain.options import Number
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import MAX_NAME_CHARS
+from hipq_django.models import verbs
 from hipq_django.models.base import JsonField, Row, RowManager, factor_field
 
 if TYPE_CHECKING:
@@ -144,3 +147,13 @@ class Queue(Row):
     def is_limited(self) -> bool:
         """Whether there is a throttle limit; below 1 is none."""
         return bool(self.throttle_limit >= 1)
+
+    @property
+    def own_limit(self) -> Decimal:
+        """What may run in this database: the share of a shard, otherwise the whole limit."""
+        return self.throttle_limit if self.share is None else self.share
+
+    @cached_property
+    def shard_count(self) -> int:
+        """How many shards the queue is in."""
+        return 1 if self.share is None else verbs.count_of_shards(self)

@@ -47,6 +47,12 @@ class ShardMap(Row):
         return f"shard {self.number} of {self.count} of {self.instance}"
 
 
+def count_of_shards(queue: Queue) -> int:
+    """Return how many shards a queue is in, as its own database says."""
+    rows = ShardMap.objects.using(queue.using).filter(instance=queue.instance)
+    return rows.values_list("count", flat=True).first() or 1
+
+
 class Transfer(Row):
     """What a queue of this shard has sent to, and received from, another shard; it only grows."""
 

@@ -10,3 +10,4 @@ from hipq_django.api.reporting import (
 )
 from hipq_django.api.steps import astep as astep, step as step
 from hipq_django.dependencies.needs import inputs as inputs
+from hipq_django.models.shard import count_of_shards as count_of_shards

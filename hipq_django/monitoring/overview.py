@@ -52,6 +52,8 @@ class QueueCounts:
     trend: Trend = NO_TREND
     next_factor: float = 0.0
     """What the first due job needs of the limit, 0 where none is due but critical ones."""
+    share: float | None = None
+    """What a shard has of the limit; None without shards."""
     quiet_seconds: float | None = None
     """How long ago the last job ended, in seconds; None for more than a day."""
 
@@ -60,9 +62,16 @@ class QueueCounts:
         """Whether the next job does not fit beside the running ones, so that none may start."""
         if self.throttle_limit < 1:
             return False
-        return self.load >= self.throttle_limit or not fits(
-            *(Decimal(str(number)) for number in (self.next_factor, self.load, self.throttle_limit))
+        factor, load, limit, room = (
+            Decimal(str(number))
+            for number in (self.next_factor, self.load, self.throttle_limit, self.own_limit)
         )
+        return load >= room or not fits(factor, load, limit, room)
+
+    @property
+    def own_limit(self) -> float:
+        """What may run in this database: the share of a shard, otherwise the whole limit."""
+        return self.throttle_limit if self.share is None else self.share
 
     @property
     def is_quiet(self) -> bool:
@@ -81,6 +90,8 @@ class QueueCounts:
         values["problem"] = None if self.problem == NONE else self.problem
         values["unanswered"] = self.is_unanswered
         del values["trend"], values["next_factor"]
+        if self.share is None:
+            del values["share"]
         return values
 
 
@@ -214,6 +225,7 @@ def queue_counts(
         problem=queue.throttler_problem if queue.due_count else NONE,
         trend=trends.of(queue),
         next_factor=float(queue.next_factor or 0),
+        share=None if queue.share is None else float(queue.share),
         quiet_seconds=trends.quiet_seconds(queue),
     )
 

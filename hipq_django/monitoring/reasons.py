@@ -280,12 +280,17 @@ def _in_line(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Rea
 def _limited(job: Job) -> Iterator[Reason]:
     queue = job.queue
     load = queue.jobs.using(job.using).load()
-    if not throttling.fits(job.throttle_factor, load, queue.throttle_limit):
+    if not throttling.fits(job.throttle_factor, load, queue.throttle_limit, queue.share):
         text = _(
             "The limit of queue %(queue)s is reached: %(load)s of %(limit)s running; this job "
             "needs %(factor)s."
         )
-        limit, factor = _plain(queue.throttle_limit), _plain(job.throttle_factor)
+        if queue.share is not None:
+            text = _(
+                "The share that this shard has of the limit of queue %(queue)s is used up: "
+                "%(load)s of %(limit)s running; this job needs %(factor)s."
+            )
+        limit, factor = _plain(queue.own_limit), _plain(job.throttle_factor)
         yield _reason("limit", text, queue=queue, load=_plain(load), limit=limit, factor=factor)
 
 

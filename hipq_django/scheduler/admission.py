@@ -239,7 +239,7 @@ class Admission:
         """Return how many jobs to read; each that is read in vain costs time."""
         if self.throttlers or not self.is_limited:
             return PAGE_SIZE if self.throttlers else min(self.places, PAGE_SIZE)
-        likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
+        likely = len(self.done) * 5 // 4 or int(self.queue.own_limit)
         return min(self.places, PAGE_SIZE, likely + EXTRA_CANDIDATES)
 
     def _look_through_pages(self, size: int) -> None:
@@ -313,7 +313,8 @@ class Admission:
         fitting = jobs
         if self.is_limited:
             factors = [job.throttle_factor for job in jobs]
-            indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+            limit, share = self.queue.throttle_limit, self.queue.share
+            indexes = admit_by_weight(factors, self.load, limit, share)
             fitting = [jobs[index] for index in indexes]
         self.is_full = len(fitting) < len(jobs)
         chosen: list[Job] = []

@@ -96,6 +96,13 @@ def test_so_many_jobs_are_let_start(
     assert len(admitted(throttler, asked, **options)) == number
 
 
+def test_a_shard_divides_what_it_has_of_the_limit() -> None:
+    shard, asked = queue(10), candidates(*[EAST] * 5)
+    shard.share = Decimal(5)
+
+    assert [type(verdict) for verdict in REGIONS(shard, NOON, [], asked)].count(hipq.Run) == 2
+
+
 def test_the_reason_names_the_share_that_is_used_up() -> None:
     verdict = REGIONS(queue(10), NOON, loads(*regions(east=4)), candidates(*regions(east=1)))[0]
 

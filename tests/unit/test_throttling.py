@@ -92,6 +92,23 @@ def test_a_job_heavier_than_the_limit_runs_alone() -> None:
     assert not fits(*weights(1, 30, 10))
 
 
+@pytest.mark.parametrize(
+    ("numbers", "load", "share", "admitted"),
+    [
+        ((1, 1, 1), 0, 2, [0, 1]),
+        ((1, 0, 1), 0, 0, [1]),
+        ((1,), 3, 2, []),
+        ((30, 1), 0, 10, [0]),
+        ((30, 1), 0, 9.999, []),  # another shard may run something
+    ],
+)
+def test_a_shard_admits_under_its_share_of_the_limit(
+    numbers: tuple[float, ...], load: float, share: float, admitted: list[int]
+) -> None:
+    assert admit_by_weight(weights(*numbers), *weights(load, 10, share)) == admitted
+    assert admit_by_weight(weights(*numbers), *weights(load, 0, share)) == [*range(len(numbers))]
+
+
 @given(factors, st.sampled_from(weights(1, 2, 10, 25)), st.sampled_from(weights(0, 1, 10, 40)))
 def test_the_admitted_never_exceed_the_limit_unless_one_runs_alone(
     numbers: list[Decimal], limit: Decimal, load: Decimal

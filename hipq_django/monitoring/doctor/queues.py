@@ -102,12 +102,16 @@ _ASK = (
 )
 
 
+def _reached(queue: QueueCounts) -> str:
+    limit = "limit" if queue.share is None else "share of the limit"
+    return f"its {limit} is reached, {queue.load:g} of {queue.own_limit:g}"
+
+
 def _full(queue: QueueCounts) -> Finding:
     return warning(
         "limit_reached",
         f"queue {queue.name}",
-        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}, and the next job needs "
-        f"{queue.next_factor:g}; {_due(queue)}.",
+        f"{_reached(queue)}, and the next job needs {queue.next_factor:g}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
         _ASK
         if queue.is_quiet
@@ -121,8 +125,7 @@ def _unanswered(queue: QueueCounts) -> Finding:
     return problem(
         "unanswered",
         f"queue {queue.name}",
-        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}, and no job of it has "
-        f"ended for {since}; {_due(queue)}.",
+        f"{_reached(queue)}, and no job of it has ended for {since}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; no job "
         "starts before some are answered or time out.",
         _ASK,

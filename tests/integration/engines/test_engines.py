@@ -121,8 +121,11 @@ def test_a_look_and_what_is_due_begin_at_the_front(engine: Engine) -> None:
         assert claimed == [late]
 
 
-def test_a_full_queue_has_nothing_due_but_critical_jobs(engine: Engine, worker: Worker) -> None:
-    queue = Queue.objects.create(name="q", throttle_limit=2)
+@pytest.mark.parametrize("limit", [{"throttle_limit": 2}, {"throttle_limit": 9, "share": 2}])
+def test_a_full_queue_has_nothing_due_but_critical_jobs(
+    engine: Engine, worker: Worker, limit: dict[str, int]
+) -> None:
+    queue = Queue.objects.create(name="q", **limit)
     jobs = add(3, queue="q", throttle_factor=1)
     claim(engine, jobs[:2], worker)
 
@@ -171,20 +174,23 @@ def test_throttlers_see_the_running_jobs_of_one_queue(
 
 
 @pytest.mark.parametrize(
-    ("running", "head", "fits"),
-    [([2.9], 0.1, True), ([2.9], 0.101, False), ([0.1] * 9, 2.1, True), ([1], 7, False),
-     ([], 7, True), ([4], 0.1, False), ([4], 0, True)],
+    ("running", "head", "fits", "share"),
+    [([2.9], 0.1, True, None), ([2.9], 0.101, False, None), ([0.1] * 9, 2.1, True, None),
+     ([1], 7, False, None), ([], 7, True, None), ([4], 0.1, False, None), ([4], 0, True, None),
+     ([], 0.1, False, 0), ([], 0, True, 0), ([1], 1, True, 2), ([1], 1.1, False, 2),
+     ([], 7, False, 2.9), ([], 7, True, 3)],
 )  # fmt: skip
 def test_in_a_strict_queue_the_first_due_job_must_fit(
-    worker: Worker, running: list[float], head: float, fits: bool
+    worker: Worker, running: list[float], head: float, fits: bool, share: float | None
 ) -> None:
     """As `throttling.fits` says; where others may start before it, any room will do."""
-    engine, queue = engine_for("default"), Queue.objects.create(name="q", throttle_limit=3)
+    engine = engine_for("default")
+    queue = Queue.objects.create(name="q", throttle_limit=3, share=share)
     claim(engine, [add(queue="q", throttle_factor=factor)[0] for factor in running], worker)
     add(queue="q", throttle_factor=head)
     add(queue="q", throttle_factor=0.001)
 
-    has_room = sum(running) < 3 or head == 0
+    has_room = sum(running) < (3 if share is None else share) or head == 0
     assert looked(engine, queue, is_strict=True)[0] is fits
     assert looked(engine, queue)[0] is has_room
 
@@ -247,8 +253,9 @@ def claim_from(queue: Queue, worker: Worker, types: Sequence[int], limit: int = 
     return engine.finish_and_claim([], queue, worker, now, wanted)[1]
 
 
-def limit_queue(limit: float | Decimal) -> None:
-    Queue.objects.update_or_create(name="default", defaults={"throttle_limit": limit})
+def limit_queue(limit: float | Decimal, share: Decimal | None = None) -> None:
+    values = {"throttle_limit": limit, "share": share}
+    Queue.objects.update_or_create(name="default", defaults=values)
 
 
 @pytest.mark.postgres
@@ -288,13 +295,19 @@ factors = st.decimals("0.001", 5, places=3)
     running=st.lists(factors, max_size=3),
     waiting=st.lists(factors | st.just(Decimal(0)), min_size=1, max_size=9),
     limit=st.decimals(1, 9, places=3),
+    part=st.none() | st.sampled_from(["0", "0.5", "1"]),
 )
 def test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once(
-    worker: Worker, running: list[Decimal], waiting: list[Decimal], limit: Decimal
+    worker: Worker,
+    running: list[Decimal],
+    waiting: list[Decimal],
+    limit: Decimal,
+    part: str | None,
 ) -> None:
     """As `admit_by_weight` says of them; what is rare is left."""
+    share = None if part is None else (limit * Decimal(part)).quantize(Decimal("0.001"))
     with transaction.atomic():
-        limit_queue(limit)
+        limit_queue(limit, share)
         before = hipq.enqueue_many(hipq.NewJob("echo", throttle_factor=f) for f in running)
         claim(engine_for("default"), before, worker)
         jobs = hipq.enqueue_many(hipq.NewJob("echo", throttle_factor=f) for f in waiting)
@@ -302,7 +315,7 @@ def test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once(
         claimed = claim_due(worker, limit=8)
         transaction.set_rollback(True)
 
-    admitted = admit_by_weight(waiting[:8], sum(running, Decimal(0)), limit)
+    admitted = admit_by_weight(waiting[:8], sum(running, Decimal(0)), limit, share)
     is_rare = 0 in waiting or waiting[0] > limit
     assert claimed == ([] if is_rare else [jobs[index] for index in admitted])
 

@@ -190,6 +190,10 @@ CASES: dict[str, tuple[Callable[[], object], dict[str, str]]] = {
         lambda: [serve(), limited(1, 1), due(name="ask")],
         {"limit_reached": "warning of queue q"},
     ),
+    "a queue whose share is used up": (
+        lambda: [serve(), limited(5, 2), due(name="ask"), Queue.objects.update(share=2)],
+        {"limit_reached": "warning of queue q"},
+    ),
     "a queue whose next job does not fit": (
         lambda: [serve(), limited(5, 2, 2), due(name="ask"), Job.objects.update(throttle_factor=2)],
         {"limit_reached": "warning of queue q"},

@@ -15,7 +15,7 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
-from tests.factories import JobFactory, WorkerFactory
+from tests.factories import JobFactory, QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
@@ -209,6 +209,14 @@ def test_a_full_limit_is_named_with_its_numbers(configure_queue: ConfigureQueue)
     assert codes(job) == ["limit"]
     assert "1.5 of 2 running" in text(job)
     assert "this job needs 0.75" in text(job)
+
+
+def test_a_share_that_is_used_up_is_named_with_its_numbers() -> None:
+    QueueFactory.create(name="ask", throttle_limit=9, share=2)
+    job = hipq.enqueue("ask", queue="ask", throttle_factor=2.5)
+
+    assert codes(job) == ["limit"]
+    assert "this shard has of the limit of queue ask is used up: 0 of 2 running" in text(job)
 
 
 @pytest.mark.conformance
