@@ -17,7 +17,7 @@ from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.admin.row_actions import RowActions, Verb, by_name
 from hipq_django.conf.instances import get_instance
-from hipq_django.conf.options import QUEUE
+from hipq_django.conf.options import DAYS, QUEUE
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
@@ -49,8 +49,13 @@ class QueueForm(EditForm):
         ),
     )
     retention_days = NumberField(
-        QUEUE["RETENTION_DAYS"].checked,
+        DAYS.checked,
         help_text=_("How long final jobs are kept."),
+    )
+    retention_days_succeeded = NumberField(
+        lambda value: None if value == "" else DAYS.checked(value, "retention_days_succeeded"),
+        required=False,
+        help_text=_("How long jobs that succeeded are kept; empty: as long as the others."),
     )
 
 
@@ -83,6 +88,9 @@ NOW = (
     "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately"
 )  # fmt: skip
 """What the page of a queue shows of it, and nobody edits."""
+OTHER = (
+    "retention_days", "retention_days_succeeded", "instance", "name", "created", "updated"
+)  # fmt: skip
 
 
 @admin.register(Queue)
@@ -100,7 +108,7 @@ class QueueAdmin(RowActions):
         (_("Now"), {"fields": NOW}),
         (_("Limits"), {"fields": ("paused", "throttle_limit", "throttlers")}),
         (_("Order"), {"fields": ("order", "granularity_seconds", "ageing_seconds")}),
-        (_("Other"), {"fields": ("retention_days", "instance", "name", "created", "updated")}),
+        (_("Other"), {"fields": OTHER}),
     )
     readonly_fields = (*NOW, "throttlers", "instance", "name", "created", "updated")
 

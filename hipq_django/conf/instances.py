@@ -38,6 +38,9 @@ class QueueSettings:
     ageing_seconds: float
     granularity_seconds: float
     retention_days: float
+    """Of jobs that did not succeed."""
+    retention_days_succeeded: float | None
+    """Of those that did; None: the same."""
     throttlers: tuple[str, ...] = ()
 
 
@@ -194,11 +197,17 @@ def _read_instances() -> dict[str, InstanceSettings]:
 
 def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSettings:
     values = INSTANCE.read(options)
-    queues = {key: QueueSettings(**QUEUE.read(given)) for key, given in values["queues"].items()}
+    queues = {key: _queue_settings(given) for key, given in values["queues"].items()}
     sources = {key: source_settings(key, given) for key, given in values["sources"].items()}
     shards = values["shards"] or (values["database"],)
     own = {"database": shards[0], "shards": shards, "is_sharded": values["shards"] is not None}
     return InstanceSettings(name, **{**values, **own, "queues": queues, "sources": sources})
 
 
-_UNNAMED_QUEUE = QueueSettings(**QUEUE.read({}))
+def _queue_settings(options: Mapping[str, Any]) -> QueueSettings:
+    values = QUEUE.read(options)
+    others, succeeded = values.pop("retention_days")
+    return QueueSettings(**values, retention_days=others, retention_days_succeeded=succeeded)
+
+
+_UNNAMED_QUEUE = _queue_settings({})

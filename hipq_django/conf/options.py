@@ -14,6 +14,7 @@ from hipq_django.domain.options import (
     Option,
     Options,
     Words,
+    WrongKeyError,
     allowing,
     or_none,
     texts,
@@ -43,6 +44,23 @@ def _limit(value: Any) -> Decimal:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     finite = isinstance(value, Decimal) and value.is_finite()
     return checked_factor(0 if (plain or finite) and value < 1 else value)
+
+
+def _retention(value: Any) -> tuple[float, float | None]:
+    """Return how many days jobs are kept that did not succeed, and how many those that did.
+
+    None means that both are kept as long.
+    """
+    given = value if isinstance(value, dict) else {"others": value}
+    for key in given:
+        if key not in ("succeeded", "others"):
+            text = f"{key!r}: give a number of days, or 'succeeded' and 'others'."
+            raise WrongKeyError(text)
+    succeeded = given.get("succeeded")
+    return (
+        DAYS.check(given.get("others", DAYS.default)),
+        None if succeeded is None else DAYS.check(succeeded),
+    )
 
 
 def _modules(value: Any) -> tuple[str, ...]:
@@ -77,6 +95,9 @@ _seconds = Number(ABOVE_ZERO, MAX_SECONDS)
 SHARD_KEY = "the dotted path of a function, or the name of a field of job_data"
 SIZE = "a whole number of at least 1,000, or None for no bound"
 ADDRESS = "the address of this site, without query and fragment, such as 'https://shop.example'"
+DAYS = Option("RETENTION_DAYS", 14, Number(0, 36_500))
+"""For how long jobs are kept: the number alone, without that of successes."""
+RETENTION = f'{DAYS.allowed}, or a dict such as {{"succeeded": 1, "others": 90}}'
 LIMIT = f"a number up to {MAX_FACTOR:,} with at most {FACTOR_DECIMALS} decimals; below 1: no limit"
 
 INSTANCE = Options(
@@ -116,7 +137,7 @@ QUEUE = Options(
         Option("AGEING_SECONDS", 60, Number(0, 86_400 * 400)),
         Option("GRANULARITY_SECONDS", 1, Number(0.001, 86_400)),
         Option("THROTTLERS", [], texts, 'a list of dotted paths: ["payments.limits.by_region"]'),
-        Option("RETENTION_DAYS", 14, Number(0, 36_500)),
+        Option(DAYS.name, DAYS.default, _retention, RETENTION),
     ),
 )
 SOURCE = Options(

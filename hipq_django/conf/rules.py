@@ -21,7 +21,7 @@ from hipq_django.conf.sharding import (
     throttler_beside_shards,
     wrong_shards,
 )
-from hipq_django.domain.options import Options
+from hipq_django.domain.options import Option, Options, WrongKeyError
 from hipq_django.domain.throttling import Throttler
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest_name
@@ -60,13 +60,19 @@ def wrong_options(where: str, known: Options, given: Mapping[str, Any]) -> Itera
         try:
             option.check(value)
         except (ValueError, ConfigurationError) as error:
-            said = f" is {value!r}."
-            if option.is_secret:
-                said = f" is wrong, and of type {type(value).__name__}."
-            elif isinstance(error, ConfigurationError):
-                said = f": {error}"
-            text, hint = f"{where}[{option.name!r}]{said}", f"Give {option.allowed}."
-            yield Error(text, hint, id=option.wrong_id or known.wrong_id)
+            text = f"{where}[{option.name!r}]{_wrong_value(option, value, error)}"
+            yield Error(text, f"Give {option.allowed}.", id=option.wrong_id or known.wrong_id)
+
+
+def _wrong_value(option: Option, value: Any, error: Exception) -> str:
+    if option.is_secret:
+        return f" is wrong, and of type {type(value).__name__}."
+    match error:
+        case ConfigurationError():
+            return f": {error}"
+        case WrongKeyError():
+            return f" has {error}"
+    return f" is {value!r}."
 
 
 def _wrong_shape() -> Iterator[Error]:

@@ -12,6 +12,10 @@ from hipq_django.domain.validation import ABOVE_ZERO
 from hipq_django.exceptions import InvalidJobError
 
 
+class WrongKeyError(ValueError):
+    """The dict that was given has a key that it may not have; says so, after "has"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of an instance, a queue, a source or flows.

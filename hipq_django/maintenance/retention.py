@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from django.db import router
-from django.db.models import PROTECT, RESTRICT, Exists, OuterRef
+from django.db.models import PROTECT, RESTRICT, Exists, OuterRef, Q
 from django.db.models.deletion import get_candidate_relations_to_delete
 
 from hipq_django.conf.instances import InstanceSettings
@@ -18,7 +18,7 @@ from hipq_django.database.isolation import Isolation
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import bounded_transaction
-from hipq_django.domain.states import State
+from hipq_django.domain.states import Outcome, State
 from hipq_django.extensions import registered
 from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
@@ -41,9 +41,7 @@ def prune(
     counts: dict[str, int] = {}
     queues = list(Queue.objects.using(using).filter(instance=config.name))
     for queue in queues:
-        kept = timedelta(days=queue.retention_days if days is None else days)
-        jobs = queue.jobs.using(using).final().filter(update_time__lt=now - kept)
-        jobs = not_needed(jobs)
+        jobs = not_needed(past_retention(queue, now, days))
         counts[queue.name] = jobs.count() if dry_run else _delete(jobs, "update_time")
     kept = timedelta(days=config.answer_retention_days if days is None else days)
     answers = Answer.objects.using(using).filter(
@@ -60,6 +58,19 @@ def prune(
         for name, rows in extension.old_rows(config, days).items():
             counts[name] = rows.count() if dry_run else _delete(rows, "pk")
     return counts
+
+
+def past_retention(queue: Queue, now: datetime, days: float | None = None) -> Any:
+    """Return the final jobs of a queue that are past their retention, or older than `days`."""
+    jobs = queue.jobs.using(queue.using).final()
+    others = queue.retention_days if days is None else days
+    succeeded = queue.retention_days_succeeded if days is None else None
+    if succeeded is None:
+        return jobs.filter(update_time__lt=now - timedelta(days=others))
+    first, last = (now - timedelta(days=kept) for kept in sorted((others, succeeded))[::-1])
+    is_success = Q(outcome=Outcome.SUCCEEDED)
+    kept_longer = is_success if succeeded > others else ~is_success
+    return jobs.filter(update_time__lt=last).exclude(kept_longer, update_time__gte=first)
 
 
 def not_needed(jobs: Any) -> Any:

@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.conf.options import QUEUE
-from hipq_django.domain.options import Number
+from hipq_django.conf.options import DAYS, QUEUE
+from hipq_django.domain.options import Number, Option
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import MAX_NAME_CHARS
@@ -35,9 +35,9 @@ def _number_field(option: str, verbose_name: _StrOrPromise) -> models.FloatField
     return models.FloatField(verbose_name, default=QUEUE[option].default)
 
 
-def _in_range(option: str) -> models.Q:
-    number: Number = QUEUE[option].check  # type: ignore[assignment]  # of these options
-    return models.Q(**{f"{QUEUE[option].field}__range": (number.low, number.high)})
+def _in_range(option: Option, field: str = "") -> models.Q:
+    number: Number = option.check  # type: ignore[assignment]  # of these options
+    return models.Q(**{f"{field or option.field}__range": (number.low, number.high)})
 
 
 class Queue(Row):
@@ -53,6 +53,10 @@ class Queue(Row):
     ageing_seconds = _number_field("AGEING_SECONDS", _("ageing seconds"))
     paused = models.BooleanField(_("paused"), default=False)
     retention_days = _number_field("RETENTION_DAYS", _("retention days"))
+    retention_days_succeeded = models.FloatField(
+        _("retention days of successes"), null=True, blank=True
+    )
+    """NULL: as long as the others."""
     throttler_state = JsonField(_("throttler state"), default=dict, editable=False)
     throttler_problem = models.TextField(_("throttler problem"), default=NONE, editable=False)
     ranking = JsonField(
@@ -100,10 +104,14 @@ class Queue(Row):
                 condition=models.Q(order__in=Order.values), name="hipq_queue_order_known"
             ),
             models.CheckConstraint(
-                condition=_in_range("GRANULARITY_SECONDS")
-                & _in_range("AGEING_SECONDS")
-                & _in_range("RETENTION_DAYS"),
+                condition=_in_range(QUEUE["GRANULARITY_SECONDS"])
+                & _in_range(QUEUE["AGEING_SECONDS"])
+                & _in_range(DAYS),
                 name="hipq_queue_numbers_range",
+            ),
+            models.CheckConstraint(
+                condition=_in_range(DAYS, "retention_days_succeeded"),
+                name="hipq_queue_succeeded_range",
             ),
             models.CheckConstraint(
                 condition=models.Q(owed__gte=0)

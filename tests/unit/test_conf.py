@@ -107,6 +107,12 @@ SHAPES = [
     ("E003", of_instance(QUEUE={}), "unknown option 'QUEUE', did you mean 'QUEUES'?"),
     ("E008", of_instance(QUEUES={"Bank": {}}), "HIPQ['default'] queue 'Bank': a name consists"),
     ("E009", queues(throttle_limit=3), "'throttle_limit', did you mean 'THROTTLE_LIMIT'?"),
+    (
+        "E012",
+        queues(RETENTION_DAYS={"success": 1}),
+        "HIPQ['default']['QUEUES']['bank']['RETENTION_DAYS'] has 'success': give a number of days, "
+        "or 'succeeded' and 'others'.",
+    ),
     ("E021", of_instance(SOURCES={"Post": OPEN}), "HIPQ['default'] source 'Post': a name consists"),
     ("E022", source(OPTION={}), "unknown option 'OPTION', did you mean 'OPTIONS'?"),
     ("E005", of_instance(DATABASE="othr"), "'othr' is not in DATABASES, did you mean 'other'?"),
@@ -139,7 +145,7 @@ WRONG_VALUES: dict[str, list[Any]] = {
     "ORDER": ["prority", ["time"]],
     "GRANULARITY_SECONDS": [0],
     "AGEING_SECONDS": [-1, NAN],
-    "RETENTION_DAYS": [GOOGOL, True],
+    "RETENTION_DAYS": [GOOGOL, True, {"succeeded": -1}, {"others": None}],
     "THROTTLERS": ["a.b", [by_tenant]],
     "SOURCE": ["", "KafkaSource"],
     "MAP": [None],

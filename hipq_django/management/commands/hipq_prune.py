@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from hipq_django.conf.options import QUEUE
+from hipq_django.conf.options import DAYS
 from hipq_django.maintenance.retention import prune
 from hipq_django.management.instance_command import InstanceCommand
 
@@ -33,7 +33,7 @@ class Command(InstanceCommand):
         """Prune and print one line for each queue."""
         days = options["days"]
         if days is not None:
-            QUEUE["RETENTION_DAYS"].checked(days, "--days")
+            DAYS.checked(days, "--days")
         counts = prune(self.config, days=days, dry_run=options["dry_run"])
         verb = "would delete" if options["dry_run"] else "deleted"
         for name, number in counts.items():

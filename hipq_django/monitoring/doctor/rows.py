@@ -12,7 +12,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import NONE
-from hipq_django.maintenance.retention import not_needed
+from hipq_django.maintenance.retention import not_needed, past_retention
 from hipq_django.models import Answer, Job, Queue, Schedule, ScheduleRun
 from hipq_django.models.undeclared_names import HOW_TO_DECLARE
 from hipq_django.monitoring.commands import command
@@ -84,9 +84,8 @@ def _has_old(config: InstanceSettings, name: str) -> bool:
     """Return whether a queue has final jobs that pruning would have deleted a day ago."""
     using = config.database
     queue = Queue.objects.using(using).get(instance=config.name, name=name)
-    old = clock.now(using) - UNPRUNED - timedelta(days=queue.retention_days)
-    finals = queue.jobs.using(using).final().filter(update_time__lt=old)
-    first = list(finals.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
+    old = past_retention(queue, clock.now(using) - UNPRUNED)
+    first = list(old.order_by("update_time").values_list("pk", flat=True)[:PRUNABLE])
     return bool(not_needed(Job.objects.using(using).filter(ids_in("pk", first))).exists())
 
 

@@ -82,10 +82,16 @@ def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client, kin
 
 EDITS: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
     "queue": (
-        {"throttle_limit": "2.5", "paused": "on", "retention_days": "30"},
-        {"throttle_limit": Decimal("2.5"), "paused": True, "retention_days": 30},
+        {
+            "throttle_limit": "2.5", "paused": "on", "retention_days": "30",
+            "retention_days_succeeded": "1",
+        },
+        {
+            "throttle_limit": Decimal("2.5"), "paused": True, "retention_days": 30,
+            "retention_days_succeeded": 1,
+        },
         "Changed paused from no to yes, throttle limit from 10 to 2.5, retention days from 14 to "
-        "30.",
+        "30, retention days succeeded from none to 1.",
     ),
     "jobtype": (
         {
@@ -133,6 +139,8 @@ REFUSED: dict[str, list[tuple[str, str, str]]] = {
         ("throttle_limit", "nan", "throttle_limit nan: give a number"),
         ("granularity_seconds", "0", "granularity_seconds 0: give a number from 0.001 to"),
         ("retention_days", "40000", "retention_days 40000: give a number from 0 to 36,500"),
+        ("retention_days", "", "retention_days '': give a number from 0 to 36,500"),
+        ("retention_days_succeeded", "x", "retention_days_succeeded 'x': give a number from 0"),
         ("order", "random", "random is not one of the available choices"),
     ],
     "jobtype": [
@@ -220,6 +228,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_replaced(
     ("make", "theirs", "mine"),
     [
         (a_queue, {"paused": True, "retention_days": 3}, {"throttle_limit": "7"}),
+        (a_queue, {"retention_days": 3}, {"retention_days_succeeded": "7"}),
         (a_type, {"default_priority": 1}, {"default_timeout": "77"}),
         (a_job, {"scheduled_run_time": THEN}, {"priority": "1"}),
         (a_schedule, {"cron": "15 4 * * *", "jitter": 7}, {"catch_up": "all"}),

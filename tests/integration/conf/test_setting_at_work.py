@@ -53,6 +53,24 @@ def test_a_changed_setting_changes_the_queue(settings: Settings) -> None:
     assert stored().order == "priority"
 
 
+@pytest.mark.parametrize(
+    ("given", "others", "succeeded"),
+    [
+        ({"succeeded": 1, "others": 90}, 90, 1),
+        ({"succeeded": 1}, 14, 1),
+        ({"others": 90}, 90, None),
+    ],
+)
+def test_successes_may_be_kept_for_another_time(
+    settings: Settings, given: dict[str, float], others: float, succeeded: float | None
+) -> None:
+    queue = synced(settings, RETENTION_DAYS=given)
+    assert (queue.retention_days, queue.retention_days_succeeded) == (others, succeeded)
+
+    queue = synced(settings, RETENTION_DAYS=7)
+    assert (queue.retention_days, queue.retention_days_succeeded) == (7, None)
+
+
 def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> None:
     """H17: also over a setting that changes later."""
     synced(settings, THROTTLE_LIMIT=10)

@@ -174,6 +174,7 @@ def test_a_row_has_one_of_the_shapes_and_no_other() -> None:
         (Queue, {"granularity_seconds": 0}),
         (Queue, {"ageing_seconds": -1}),
         (Queue, {"retention_days": -1}),
+        (Queue, {"retention_days_succeeded": 36_501}),
         (JobType, {"default_timeout": 0}),
         (JobType, {"default_throttle_factor": -1}),
         (JobType, {"default_priority": 1_000_001}),

@@ -13,6 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.domain.states import NONE
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, catalog
 from hipq_django.monitoring import counts
@@ -217,6 +218,33 @@ def test_prune_deletes_final_jobs_past_the_retention_of_their_queue() -> None:
     assert set(printed) >= {"short: deleted 1", "long: deleted 1"}
     assert list(Job.objects.order_by("pk")) == kept
     assert Attempt.objects.count() == Answer.objects.count() == 2
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("succeeded", "failed"), [(1, 10), (10, 1), (1, 1)])
+def test_successes_have_a_retention_of_their_own(succeeded: float, failed: float) -> None:
+    queue = Queue.objects.create(
+        name="q", retention_days=failed, retention_days_succeeded=succeeded
+    )
+    job_type = JobTypeFactory.create(name="echo", queue=queue)
+
+    def old(days: float, outcome: str = "succeeded", error: str = NONE) -> Job:
+        values = {"outcome": outcome, "error": error, "state": "final"}
+        then = timezone.now() - timedelta(days=days)
+        job: Job = JobFactory.create(job_type=job_type, queue=queue, update_time=then, **values)
+        return job
+
+    kept = [old(succeeded - 0.1), old(failed - 0.1, "failed", "broken")]
+    needed = old(succeeded + 0.1)
+    hipq.enqueue("echo", after=[needed])
+    for _ in range(2):
+        old(succeeded + 0.1)
+        old(failed + 0.1, "failed", "broken")
+
+    assert "q: would delete 4" in said("hipq_prune", "--dry-run")
+    assert "q: deleted 4" in said("hipq_prune")
+    assert list(Job.objects.final().order_by("pk")) == [*kept, needed]
+    assert "q: deleted 2" in said("hipq_prune", "--days", "0.5")
 
 
 def old_answer(status: str, days: float) -> Answer:

@@ -345,9 +345,15 @@ def test_the_throttlers_of_a_blocked_queue_are_not_asked(configure_queue: Config
     assert not asked
 
 
-def test_final_jobs_that_nobody_prunes_but_none_that_others_wait_for() -> None:
+@pytest.mark.parametrize("days", [(1, None), (9, 1)])
+def test_final_jobs_that_nobody_prunes_but_none_that_others_wait_for(
+    days: tuple[float, float | None],
+) -> None:
     serve()
-    queue = Queue.objects.create(name="q", retention_days=1)
+    others, succeeded = days
+    queue = Queue.objects.create(
+        name="q", retention_days=others, retention_days_succeeded=succeeded
+    )
     old = JobFactory.create(
         queue=queue, job_type__name="echo", state="final", outcome="succeeded",
         update_time=ago(days=2.1),
