@@ -217,7 +217,7 @@ class Visit(NamedTuple):
 def pull(number: int, peers: Iterable[int]) -> Generator[Visit, Any, Decimal]:
     """Yield the visits of a pull for a shard, and return how much it has got.
 
-    Each visit is answered with its result; one at a peer that does not answer with None.
+    Each visit is answered with its result, or with None where the shard does not answer.
     """
     got = promised = ZERO
     for peer in peers:
@@ -226,7 +226,8 @@ def pull(number: int, peers: Iterable[int]) -> Generator[Visit, Any, Decimal]:
             break
         grant = yield Visit(peer, partial(granted, demand=demand))
         if grant is not None:
-            got += yield Visit(number, partial(taken, peer=peer, sent=grant.sent))
+            new = yield Visit(number, partial(taken, peer=peer, sent=grant.sent))
+            got += new or ZERO
             promised += grant.owed
     return got
 

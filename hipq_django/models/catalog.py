@@ -34,7 +34,11 @@ from hipq_django.models.undeclared_names import check_queue
 
 def get_queue(instance: str, name: str) -> Queue:
     """Return the row of a queue, created where it is missing."""
-    config = get_instance(instance)
+    return queue_of(get_instance(instance), name)
+
+
+def queue_of(config: InstanceSettings, name: str) -> Queue:
+    """Return the same in the database that the settings of an instance lead to."""
     return _queues(config).filter(name=name).first() or _create_queue(config, name)
 
 
@@ -200,9 +204,11 @@ def _create_queue(config: InstanceSettings, name: str) -> Queue:
     wanted = _queue_values(config, name)
     new = Queue(instance=config.name, name=checked_name("queue", name), declared=wanted)
     values = changes(new, wanted, is_reset=True)
-    ranking = Queue(**values).ordering.as_ranking()  # of no jobs yet
+    values["ranking"] = Queue(**values).ordering.as_ranking()  # of no jobs yet
+    if config.database != config.shards[0]:  # which has the whole limit at first
+        values["share"] = 0
     queue, _ = Queue.objects.using(config.database).get_or_create(
-        instance=config.name, name=new.name, defaults={**values, "ranking": ranking}
+        instance=config.name, name=new.name, defaults=values
     )
     return queue
 

@@ -62,7 +62,6 @@ class Shard:
 class Process:
     """A thread that makes visits: a pull, or a change of the limit."""
 
-    home: int
     visits: Generator[Visit, Any, Any]
     visit: Visit
     seen: Holding
@@ -103,11 +102,11 @@ class World:
         if self.shards[number].look().is_hungry:
             peers = [i for i in range(len(self.shards)) if i != number]
             self.random.shuffle(peers)
-            self.pulls.append(self.process(number, shares.pull(number, peers)))
+            self.pulls.append(self.process(shares.pull(number, peers)))
 
-    def process(self, home: int, visits: Generator[Visit, Any, Any]) -> Process:
+    def process(self, visits: Generator[Visit, Any, Any]) -> Process:
         visit = next(visits)
-        return Process(home, visits, visit, self.shards[visit.shard].look())
+        return Process(visits, visit, self.shards[visit.shard].look())
 
     def advance(self, process: Process, *, answers: bool = True) -> bool:
         """Make the next visit; return whether there are more. Its answer may be lost."""
@@ -139,7 +138,7 @@ class World:
             self.advance_change()
 
     def begin_change(self, limit: Decimal | None = None) -> None:
-        self.change = self.process(0, shares.change_limit(len(self.shards), limit))
+        self.change = self.process(shares.change_limit(len(self.shards), limit))
         self.is_changing = True
         self.limit = self.limit if limit is None else limit
 
@@ -221,8 +220,7 @@ class Chaos(World):
         awake = [p for p in self.pulls if p.sleeps_until is None or p.sleeps_until < self.now]
         if awake:
             process = self.random.choice(awake)
-            is_at_home = process.visit.shard == process.home
-            if not self.advance(process, answers=is_at_home or self.random.random() > 0.02):
+            if not self.advance(process, answers=self.random.random() > 0.02):
                 self.pulls.remove(process)
 
     def pull_sleeps(self) -> None:

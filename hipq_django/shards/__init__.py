@@ -1,0 +1,1 @@
+"""Shards: where jobs are, and how the limits of queues are divided among databases."""
