@@ -12,6 +12,9 @@ from hipq_django.monitoring.doctor.findings import Finding, problem, warning
 
 SKEWED_SECONDS = 5.0
 
+LARGE_BYTES = 1_000_000_000
+"""Above this size of hipq_job a job mostly finds pages that were not written since a checkpoint."""
+
 _TABLES = ["hipq_answer", "hipq_attempt", "hipq_job", "hipq_queue", "hipq_worker"]
 
 _HAS_AUTOVACUUM = """
@@ -22,6 +25,10 @@ _WITHOUT_AUTOVACUUM = """
     WHERE c.oid = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
         AND option_name = 'autovacuum_enabled' AND NOT option_value::boolean
     ORDER BY c.relname"""
+
+_WAL = """
+    SELECT unnest(ARRAY[pg_total_relation_size('hipq_job')::text,
+        current_setting('full_page_writes'), current_setting('wal_compression')])"""
 
 _INVALID_INDEXES = """
     SELECT i.indexrelid::regclass::text FROM pg_index i
@@ -36,6 +43,7 @@ def findings(using: str, ahead: timedelta) -> Iterator[Finding]:
     if connections[using].vendor == "postgresql":
         yield from _indexes(using)
         yield from _autovacuum(using)
+        yield from _wal(using)
         if not notices_dead_peer(_connection_parameters(using)):
             yield _dead_peer(using)
 
@@ -78,6 +86,25 @@ def _autovacuum(using: str) -> Iterator[Finding]:
             "Dead rows stay, and every probe for jobs reads them.",
             what_to_do,
         )
+
+
+def _wal(using: str) -> Iterator[Finding]:
+    size, full_page_writes, wal_compression = _fetch(using, _WAL)
+    if writes_whole_pages(int(size), full_page_writes, wal_compression):
+        connection: Any = connections[using]
+        method = "lz4" if connection.pg_version >= 150_000 else "on"
+        yield warning(
+            "wal_compression",
+            f"database {using}",
+            "hipq_job has more than 1 GB, and wal_compression is off.",
+            "After a checkpoint each job may write a whole page: 7 kB instead of 1.",
+            f"ALTER SYSTEM SET wal_compression = '{method}'; SELECT pg_reload_conf();",
+        )
+
+
+def writes_whole_pages(size: int, full_page_writes: str, wal_compression: str) -> bool:
+    """Return whether jobs write whole pages to the log, by the bytes of hipq_job and settings."""
+    return size > LARGE_BYTES and (full_page_writes, wal_compression) == ("on", "off")
 
 
 def _dead_peer(using: str) -> Finding:

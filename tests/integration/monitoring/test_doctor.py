@@ -22,7 +22,8 @@ from hipq_django.domain.states import NONE
 from hipq_django.maintenance.early_answers import expire_early
 from hipq_django.models import Answer, Job, Queue, Schedule, Worker
 from hipq_django.monitoring import doctor
-from hipq_django.monitoring.doctor.database import notices_dead_peer
+from hipq_django.monitoring.doctor import database
+from hipq_django.monitoring.doctor.database import notices_dead_peer, writes_whole_pages
 from hipq_django.monitoring.doctor.queues import endings
 from hipq_django.monitoring.endings import Endings, Trend
 from hipq_django.monitoring.overview import JobTypeEndings, Overview, QueueCounts
@@ -437,6 +438,34 @@ def test_autovacuum_that_is_off_for_a_table() -> None:
     execute("ALTER TABLE hipq_answer SET (autovacuum_enabled = off)")
 
     assert found() == {"autovacuum_off": "table hipq_answer"}
+
+
+@pytest.mark.parametrize(
+    ("size", "full_page_writes", "wal_compression", "whole"),
+    [
+        (1_000_000_001, "on", "off", True),
+        (1_000_000_000, "on", "off", False),
+        (1_000_000_001, "off", "off", False),
+        (1_000_000_001, "on", "pglz", False),
+    ],
+)
+def test_jobs_write_whole_pages_of_a_large_table(
+    size: int, full_page_writes: str, wal_compression: str, whole: bool
+) -> None:
+    assert writes_whole_pages(size, full_page_writes, wal_compression) is whole
+
+
+@postgres
+@pytest.mark.parametrize(("version", "method"), [(140_010, "on"), (150_000, "lz4")])
+def test_whole_pages_that_are_not_compressed(
+    monkeypatch: pytest.MonkeyPatch, version: int, method: str
+) -> None:
+    """The settings are those of the whole server, so the test cannot change them."""
+    monkeypatch.setattr(database, "writes_whole_pages", lambda *values: len(values) == 3)
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", version)
+
+    assert found() == {"wal_compression": "database default"}
+    assert f"ALTER SYSTEM SET wal_compression = '{method}'" in examined()[1]
 
 
 @pytest.mark.parametrize(
