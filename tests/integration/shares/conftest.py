@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.shares import Holding, Visit
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Job, JobType, Queue, ShardMap
 from hipq_django.models.catalog import queue_of
 from hipq_django.shards.visits import ShardedQueue
 from tests.concurrency.conftest import session
@@ -96,6 +96,10 @@ def sharded(settings: Any, transactional_db: None) -> Callable[..., Bank]:
     def sharded(*aliases: str, limit: int = LIMIT) -> Bank:
         queues = {"bank": {"THROTTLE_LIMIT": limit}}
         settings.HIPQ = {"default": {"SHARDS": list(aliases), "QUEUES": queues}}
+        for number, alias in enumerate(aliases):
+            ShardMap.objects.using(alias).create(
+                instance="default", number=number, count=len(aliases), count_before=1, first_id=0
+            )
         return Bank(aliases)
 
     return sharded

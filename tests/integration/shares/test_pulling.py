@@ -20,7 +20,7 @@ from hipq_django.shards import visits
 from hipq_django.shards.pulling import pull
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.databases import on_server
-from tests.integration.sharding.conftest import Bank
+from tests.integration.shares.conftest import Bank
 
 pytestmark = [
     pytest.mark.postgres,

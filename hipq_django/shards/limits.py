@@ -1,0 +1,79 @@
+"""The limit of a queue is changed in all shards, or the sum of their shares is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.db import OperationalError, connections
+
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.conf.options import QUEUE
+from hipq_django.database.transactions import bound_lock_waits, bounded_transaction
+from hipq_django.domain import shares
+from hipq_django.exceptions import ConfigurationError, HipqError
+from hipq_django.shards.visits import ShardedQueue, SilentShardError, make_all, notice_silence
+
+LOCK_SECONDS = 5
+"""How long a change waits for the lock of a queue, or for another change to end."""
+
+
+class LimitNotChangedError(HipqError):
+    """A shard does not answer, so the limit stays as it is."""
+
+
+def change_limit(config: InstanceSettings, queue: str, limit: Decimal | None = None) -> None:
+    """Give a queue of a sharded instance a limit; without one, make the shares add up to its own.
+
+    Jobs that run go on, though they may be more than the new limit lets start. If the change is cut
+    off, do it again. Raise `InvalidJobError` for a limit that cannot be, and `LimitNotChangedError`
+    if a shard does not answer.
+    """
+    if not config.is_sharded:
+        raise ConfigurationError(f"HIPQ[{config.name!r}] has no SHARDS.")
+    if limit is not None:
+        limit = QUEUE["THROTTLE_LIMIT"].checked(limit)
+    try:
+        with _alone(config) as count:
+            sharded = ShardedQueue(config, queue, config.shards[:count])
+            visit = partial(sharded.visit, transaction=_patient_transaction)
+            make_all(shares.change_limit(count, limit), visit)
+    except SilentShardError as error:
+        text = f"The limit of {queue!r} was not changed: {error}."
+        raise LimitNotChangedError(text) from error
+
+
+@contextmanager
+def _alone(config: InstanceSettings) -> Iterator[int]:
+    """Let no other change, and no shard that is added, come between; yield how many shards are.
+
+    The lock is that of shard 0's map, not that of the queue, which claims take. It needs a second
+    connection: what is done in shard 0 meanwhile is committed at once.
+    """
+    alias = config.shards[0]
+    notice_silence(alias)
+    with closing(connections[alias].copy()) as connection:
+        try:
+            count = _lock_map(connection, config.name)
+        except OperationalError as error:
+            raise SilentShardError(alias) from error
+        yield count
+
+
+def _lock_map(connection: Any, instance: str) -> int:
+    connection.set_autocommit(False)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        cursor.execute("SELECT count FROM hipq_shard WHERE instance = %s FOR UPDATE", [instance])
+        row = cursor.fetchone()
+    return row[0] if row else 1
+
+
+@contextmanager
+def _patient_transaction(using: str) -> Iterator[None]:
+    with bounded_transaction(using):
+        bound_lock_waits(using, LOCK_SECONDS)
+        yield
