@@ -70,6 +70,7 @@ from hipq_django.domain.retries import (
     Snooze as Snooze,
 )
 from hipq_django.domain.schedules import Cron as Cron, Every as Every
+from hipq_django.domain.sharding import Shard as Shard
 from hipq_django.domain.throttling import (
     Hold as Hold,
     KeyLimit as KeyLimit,
@@ -98,6 +99,9 @@ from hipq_django.exceptions import (
     JobTimeout as JobTimeout,
     ResultError as ResultError,
     ScheduleNotFoundError as ScheduleNotFoundError,
+    ShardError as ShardError,
+    ShardMapError as ShardMapError,
+    ShardsError as ShardsError,
     StaleAttemptError as StaleAttemptError,
     StoredArgumentsError as StoredArgumentsError,
     UnknownOptionError as UnknownOptionError,
@@ -128,6 +132,12 @@ from hipq_django.schedules.api import (
     run_schedule as run_schedule,
     schedule as schedule,
     unschedule as unschedule,
+)
+from hipq_django.sharding.map import (
+    ashard_of as ashard_of,
+    ashards as ashards,
+    shard_of as shard_of,
+    shards as shards,
 )
 from hipq_django.tasks_backend.new import new as new
 from hipq_django.web.formats import ErrorResponse as ErrorResponse, Response as Response

@@ -140,6 +140,32 @@ class ErrorAnswer(HipqError):  # noqa: N818 - a kind of error in a job's history
     """The error of a job that the other system answered with an error."""
 
 
+class ShardError(HipqError, ValueError):
+    """Jobs that belong together are in different shards, or shards cannot be changed like this."""
+
+
+class ShardMapError(ShardError, ConfigurationError):
+    """The setting SHARDS does not fit what the databases say of themselves."""
+
+
+class ShardsError(HipqError):
+    """Of the shards that a call wrote to, some failed; what was committed in others stays.
+
+    `enqueued` has the jobs that are stored, `failed` the errors, each by the alias of the shard.
+    """
+
+    def __init__(
+        self, message: str, enqueued: dict[str, list[Job]], failed: dict[str, Exception]
+    ) -> None:
+        super().__init__(message)
+        self.enqueued = enqueued
+        self.failed = failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled."""
+        return type(self), (*self.args, self.enqueued, self.failed), super().__reduce__()[2]
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence, with its full stop: the nearest known name, or all of them.
 

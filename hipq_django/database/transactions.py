@@ -66,7 +66,7 @@ def bound_silence(using: str) -> None:
             cursor.execute(f"SELECT {_IDLE}", [str(_silence_milliseconds(using))])
 
 
-def bound_lock_waits(using: str, seconds: int) -> None:
+def bound_lock_waits(using: str, seconds: float) -> None:
     """Let statements of the current transaction wait so long for a lock of others, no longer."""
     connection = connections[using]
     if connection.vendor == "postgresql":

@@ -75,7 +75,8 @@ class InstanceCommand(BaseCommand):
             value = options[key]
             if value != parser.get_default(key):
                 given = name if value is True else f"{name} {value!r}"
-                raise CommandError(f"{verb} does not take {given}; it takes {', '.join(taken)}.")
+                known = ", ".join(taken) or "nothing"
+                raise CommandError(f"{verb} does not take {given}; it takes {known}.")
 
     def run(self, options: dict[str, Any]) -> None:
         """Do what the command is for."""

@@ -21,6 +21,7 @@ from hipq_django.database.requirements import (
 from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.processes.connections import look_after_own
+from hipq_django.sharding.map import check_place
 
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
@@ -61,6 +62,8 @@ def check_database(config: InstanceSettings) -> None:
         check_stored_times(config.database)
         missing = _missing(config)
         check_isolation(config.database)
+        if not missing:
+            check_place(config)
     if missing:
         raise ConfigurationError(missing)
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from django.core.management.base import no_translations
 
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
+from hipq_django.management.tables import Columns, table
 from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import Overview, ProcessState, QueueCounts, take
-
-Row = TypeVar("Row")
-Columns = dict[str, Callable[[Row], str]]
 
 
 def _queue_state(queue: QueueCounts) -> str:
@@ -118,12 +116,12 @@ def _tables(overview: Overview) -> str:
     endings = [row for row in rows if row[1].lately.ended]
     return "\n".join(
         [
-            _table(QUEUE_COLUMNS, overview.queues) if overview.queues else NO_QUEUES,
+            table(QUEUE_COLUMNS, overview.queues) if overview.queues else NO_QUEUES,
             "",
-            _table(WORKER_COLUMNS, workers) if workers else "No worker is running.",
-            *(["", _table(TROUBLE_COLUMNS, troubles)] if troubles else []),
-            *(["", _table(CONSUMER_COLUMNS, consumers)] if consumers else []),
-            *(["", _table(ENDINGS_COLUMNS, endings)] if endings else []),
+            table(WORKER_COLUMNS, workers) if workers else "No worker is running.",
+            *(["", table(TROUBLE_COLUMNS, troubles)] if troubles else []),
+            *(["", table(CONSUMER_COLUMNS, consumers)] if consumers else []),
+            *(["", table(ENDINGS_COLUMNS, endings)] if endings else []),
             "",
             f"Answers without a job: {format_count(overview.unmatched_answers)}",
             f"Malformed messages: {format_count(overview.malformed_messages)}",
@@ -141,12 +139,3 @@ def _said(name: str, number: float) -> str:
     if name.endswith(" seconds"):
         return f"{name.removesuffix(' seconds')} {number:g} s"
     return f"{number:g} {name}"
-
-
-def _table(columns: Columns[Row], rows: Sequence[Row]) -> str:
-    lines = [[*columns], *([text(row) for text in columns.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )

@@ -39,7 +39,7 @@ def status() -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "name",
-    ["status", "jobs", "schedules", "prune", "doctor", "worker", "consume", "flow"],
+    ["status", "jobs", "schedules", "prune", "doctor", "worker", "consume", "flow", "shards"],
 )
 def test_an_error_of_the_system_checks_keeps_no_command_from_running(name: str) -> None:
     """Of another app, or the very throttler because of which a queue is looked at."""

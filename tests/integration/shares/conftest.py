@@ -15,7 +15,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.shares import Holding, Visit
 from hipq_django.models import Job, JobType, Queue, ShardMap
 from hipq_django.models.catalog import queue_of
-from hipq_django.shards.visits import ShardedQueue
+from hipq_django.sharing.visits import ShardedQueue
 from tests.concurrency.conftest import session
 from tests.databases import make, on_server
 from tests.factories import JobFactory

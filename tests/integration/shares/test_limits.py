@@ -14,9 +14,9 @@ from django.db import connections
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.models import Queue, ShardMap, Transfer
-from hipq_django.shards import visits
-from hipq_django.shards.limits import LimitNotChangedError, change_limit
-from hipq_django.shards.pulling import pull
+from hipq_django.sharing import visits
+from hipq_django.sharing.limits import LimitNotChangedError, change_limit
+from hipq_django.sharing.pulling import pull
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.integration.shares.conftest import Bank
 

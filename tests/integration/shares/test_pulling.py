@@ -16,8 +16,8 @@ from hipq_django.database import transactions
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain import shares
 from hipq_django.models import Job, Queue
-from hipq_django.shards import visits
-from hipq_django.shards.pulling import pull
+from hipq_django.sharing import visits
+from hipq_django.sharing.pulling import pull
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.databases import on_server
 from tests.integration.shares.conftest import Bank

@@ -11,7 +11,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain import shares
 from hipq_django.domain.shares import Visit
-from hipq_django.shards.visits import ShardedQueue, SilentShardError, make_all
+from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all
 
 
 def pull(config: InstanceSettings, number: int, queue: str, aliases: Sequence[str]) -> Decimal:

@@ -15,7 +15,7 @@ from hipq_django.conf.options import QUEUE
 from hipq_django.database.transactions import bound_lock_waits, bounded_transaction
 from hipq_django.domain import shares
 from hipq_django.exceptions import ConfigurationError, HipqError
-from hipq_django.shards.visits import ShardedQueue, SilentShardError, make_all, notice_silence
+from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all, notice_silence
 
 LOCK_SECONDS = 5
 """How long a change waits for the lock of a queue, or for another change to end."""
