@@ -16,6 +16,7 @@ from hipq_django.domain.dependencies import HELD_UNTIL
 from hipq_django.domain.drafts import BoundJob, NewJob, OnConflict
 from hipq_django.domain.job_options import GIVEN, OF_TYPES, checks
 from hipq_django.domain.ordering import HELD_RANK
+from hipq_django.domain.sharding import checked_shard_key
 from hipq_django.domain.states import NONE
 from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, checked_unique_key
 from hipq_django.domain.validation import (
@@ -30,7 +31,7 @@ from hipq_django.job_types.current import CURRENT_JOB
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import find_declared, get_declared
 from hipq_django.models import Batch, Job, JobType, Queue
-from hipq_django.models.catalog import get_named_queue, get_queue
+from hipq_django.models.catalog import cached_job_type, get_named_queue, get_queue
 from hipq_django.models.masking import shown
 from hipq_django.models.undeclared_names import check_declared
 
@@ -55,7 +56,7 @@ class Builder:
         self.batch = batch
         self.verb = verb
         self._find_type = find_type
-        config = get_instance(instance)
+        self.config = config = get_instance(instance)
         self.using, self._max_bytes = config.database, config.max_data_bytes
         check_commits(self.using)
         self.now = clock.now(self.using)
@@ -64,7 +65,7 @@ class Builder:
         self._templates: dict[tuple[str, str | None], JobTemplate] = {}
         self._tasks: dict[str, Declaration] = {}
         self._unique: dict[str, Unique] = {}
-        self._has_links = batch is not None
+        self._has_rare = batch is not None
         running = CURRENT_JOB.get()
         self._parent_id = running.pk if running and running.using == self.using else None
 
@@ -80,7 +81,7 @@ class Builder:
     @property
     def has_extra(self) -> bool:
         """Return whether the jobs have values in columns that are NULL in most jobs."""
-        return self._parent_id is not None or bool(self._unique) or self._has_links
+        return self._parent_id is not None or bool(self._unique) or self._has_rare
 
     def on_conflict(self, job_type: str) -> OnConflict:
         """Return what is done on a conflict unless somebody says it; the type was looked up."""
@@ -89,7 +90,7 @@ class Builder:
     def look_up(self, jobs: Iterable[NewJob]) -> None:
         """Read everything from the database that building the jobs needs."""
         jobs = list(jobs)
-        self._has_links |= any(new.batch is not None for new in jobs)
+        self._has_rare |= any(n.batch is not None or n.shard_key is not None for n in jobs)
         for (job_type, queue), _ in groupby(jobs, attrgetter("job_type", "queue")):
             self._template(job_type, queue)
 
@@ -107,7 +108,8 @@ class Builder:
             "job_key": key,
             "time_windows": [*template.values["time_windows"]],
         }
-        if self._unique or new.unique_key is not None or new.batch is not None:
+        is_plain = new.unique_key is None and new.batch is None and new.shard_key is None
+        if self._unique or not is_plain:
             values |= self._rare_values(new, data, key)
         # Tasks of Django always name a priority, mostly that of their type.
         if own.items() <= {"priority": template.values["priority"]}.items() and not held:
@@ -119,14 +121,17 @@ class Builder:
         _schedule(job)
         if held:
             hold(job)
-            self._has_links = True
+            self._has_rare = True
         return job
 
     def _rare_values(self, new: NewJob, data: Any, key: str) -> dict[str, Any]:
-        """Return the keys that keep other jobs with these arguments away, and the batch."""
+        """Return the keys that keep other jobs with these arguments away, batch and shard key."""
         values: dict[str, Any] = {}
+        if new.shard_key is not None:
+            self._has_rare = True
+            values["shard_key"] = checked_shard_key(f"enqueue {new.job_type!r}", new.shard_key)
         if new.batch is not None and self.batch is None:
-            self._has_links = True
+            self._has_rare = True
             values["batch_id"] = new.batch if isinstance(new.batch, int) else new.batch.pk
         if new.job_type in self._unique or new.unique_key is not None:
             values |= self._unique_values(new, data, key)
@@ -212,6 +217,23 @@ class Builder:
             else:
                 self._queues[name] = get_named_queue(self.instance, name, self.verb)
         return self._queues[name]
+
+
+def digests(instance: str, verb: str = "enqueue") -> Callable[[NewJob], str | None]:
+    """Return a function that returns the key by which a unique job is compared, or None."""
+    made: list[Builder] = []
+
+    def digest(new: NewJob) -> str | None:
+        known = get_declared(instance, new.job_type) if isinstance(new.job_type, str) else None
+        if known is not None and known.unique is None:
+            return None
+        if not made:
+            made.append(Builder(instance, cached_job_type, verb=verb))
+        job = made[0].build(new)
+        keys = (job.job_key, job.waiting_key, job.kept_key)
+        return next((key for key in keys if key not in (None, NONE)), None)
+
+    return digest
 
 
 _CHECKS = checks(GIVEN)

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import IntegrityError, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
-from hipq_django.api.building import Builder
+from hipq_django.api.building import Builder, digests
 from hipq_django.api.keys import (
     check_distinct,
     have_not_started,
@@ -18,6 +18,7 @@ from hipq_django.api.keys import (
     holders,
     taken,
 )
+from hipq_django.conf.instances import on_shard
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
@@ -41,6 +42,7 @@ from hipq_django.exceptions import (
 )
 from hipq_django.models import Batch, Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
+from hipq_django.sharding.routing import Routes, with_shard_key
 from hipq_django.signals import job_enqueued, send_after_commit
 
 ON_CONFLICT = get_args(OnConflict)
@@ -59,11 +61,12 @@ def enqueue(
     `job_data` is JSON. Options: `job_key` (unique among the live jobs of the type; answers find the
     job by it), `scheduled_run_time` (aware datetime, now) or `delay` (seconds or a timedelta from
     now), `priority`, `throttle_factor`, `timeout` (seconds), `time_windows`, `queue`, `after` and
-    `on` (jobs that end first), `batch`, `unique_key`. While another live job has the key,
-    `on_conflict` is "raise" (`DuplicateJobKeyError`), "return" (that job; so by default for a type
-    whose jobs are unique), or "replace" (it is cancelled and the new one takes its place; refused
-    while it is running). Raise `InvalidJobError` for values that cannot be stored, with nothing
-    changed.
+    `on` (jobs that end first), `batch`, `unique_key`, `shard_key` (says in which shard it is).
+    While another live job has the `job_key`, `on_conflict` is "raise" (`DuplicateJobKeyError`),
+    "return" (that job; so by default for a type whose jobs are unique), or "replace" (it is
+    cancelled and the new one takes its place; refused while it is running). Raise `InvalidJobError`
+    for values that cannot be stored, and `ShardError` for jobs that belong together and are in
+    different shards, with nothing changed.
     """
     for name in options:
         if name not in JOB_OPTIONS:
@@ -78,7 +81,12 @@ def enqueue_new(
 ) -> Job:
     """Do the same for a job that was made by `new`."""
     check_on_conflict(new.job_type, on_conflict)
-    return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
+    builder = Builder(instance, cached_job_type)
+    if not builder.config.is_routed:
+        return _enqueue_built(new, on_conflict, builder)
+    new = with_shard_key(new, builder.config)
+    with on_shard(instance, Routes(builder.config, digests(instance)).place(new)):
+        return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
 
 
 FEW = 2

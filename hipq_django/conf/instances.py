@@ -59,6 +59,8 @@ class InstanceSettings:
     """Whether SHARDS is given."""
     shard_key: str
     """A dotted path, the name of a field of the data, or ''."""
+    is_routed: bool
+    """Whether SHARDS or SHARD_KEY is given: then each job is asked where it belongs."""
     callback_base_url: str
     callback_max_bytes: int
     heartbeat_seconds: float
@@ -200,7 +202,13 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
     queues = {key: _queue_settings(given) for key, given in values["queues"].items()}
     sources = {key: source_settings(key, given) for key, given in values["sources"].items()}
     shards = values["shards"] or (values["database"],)
-    own = {"database": shards[0], "shards": shards, "is_sharded": values["shards"] is not None}
+    is_sharded = values["shards"] is not None
+    own = {
+        "database": shards[0],
+        "shards": shards,
+        "is_sharded": is_sharded,
+        "is_routed": is_sharded or bool(values["shard_key"]),
+    }
     return InstanceSettings(name, **{**values, **own, "queues": queues, "sources": sources})
 
 

@@ -41,6 +41,7 @@ class JobOptions(TypedDict, total=False):
     on: On | None
     batch: Batch | int | None
     unique_key: str | None
+    shard_key: str | None
 
 
 class EnqueueOptions(JobOptions, total=False):
@@ -76,7 +77,7 @@ class NewJob:
     how many seconds, or what timedelta, from now; `timeout` is in seconds, `time_windows` a list of
     text or `TimeWindow`. `after` are jobs, or their ids, that have to be over first, with `on` as
     "succeeded" or "final"; `batch` is the batch that it belongs to; `unique_key` is
-    compared instead of the arguments, if the type is unique.
+    compared instead of the arguments, if the type is unique. `shard_key` says in which shard it is.
     """
 
     job_type: str
@@ -94,6 +95,7 @@ class NewJob:
     on: On | None = None
     batch: Batch | int | None = None
     unique_key: str | None = None
+    shard_key: str | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,140 @@
+"""Where jobs, keys and ids lead to: the one door behind which there may be several shards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from numbers import Number
+from typing import Any
+
+from django.db import connections
+from django.utils.functional import cached_property
+
+from hipq_django import events
+from hipq_django.conf.instances import InstanceSettings, get_instance, on_shard
+from hipq_django.conf.sharding import shard_key_at
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.sharding import Shard, checked_shard_key
+from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import checked_key, is_id
+from hipq_django.exceptions import ShardError
+from hipq_django.job_types.current import current_job
+from hipq_django.sharding.map import map_of
+
+SAME_KEY = "jobs that wait for each other need the same shard_key."
+
+
+def of_id(instance: str, row_id: int) -> str:
+    """Return the database of the row with an id; for an id of no shard, one that lacks it."""
+    config = get_instance(instance)
+    if not config.is_sharded:
+        return config.database
+    shard = map_of(config).of_id(row_id)
+    return shard.alias if shard else config.shards[0]
+
+
+# New jobs
+
+
+def with_shard_key(new: NewJob, config: InstanceSettings, shared: str | None = None) -> NewJob:
+    """Return a job with its shard key: its own, that of its batch or chain, or by SHARD_KEY."""
+    key = new.shard_key
+    if key is None:
+        key = shared
+    if key is None and config.shard_key:
+        key = _by_setting(new, config)
+    return new if key is new.shard_key else replace(new, shard_key=key)
+
+
+def _by_setting(new: NewJob, config: InstanceSettings) -> Any:
+    """Return what SHARD_KEY says of a job; a number is taken as its text."""
+    key = None
+    if "." in config.shard_key:
+        key = shard_key_at(config.name, config.shard_key)(new)
+    elif isinstance(new.job_data, Mapping):
+        key = new.job_data.get(config.shard_key)
+    return str(key) if isinstance(key, Number) and not isinstance(key, bool) else key
+
+
+class Routes:
+    """The shards of the new jobs of one call, which have their shard keys already."""
+
+    def __init__(self, config: InstanceSettings, digest: Callable[[NewJob], str | None]) -> None:
+        """`digest` returns the key by which a unique job is compared, None for another one."""
+        self._instance = config.name
+        self._map = map_of(config)
+        self._digest = digest
+
+    def place(self, new: NewJob) -> str:
+        """Return the database of a job."""
+        return self._noted(self._own(new) or self._anywhere)
+
+    def _own(self, new: NewJob) -> Shard | None:
+        """Return the shard that the values of a job name, if they do; raise `ShardError`."""
+        own, batch, after = self._of_key(new), self._of_batch(new), self._of_followed(new)
+        if own and batch and own != batch:
+            raise ShardError(
+                f"enqueue {new.job_type!r}: its shard is {own.alias}, that of its batch "
+                f"{batch.alias}; give the batch its shard_key."
+            )
+        wanted = own or batch
+        for pk, shard in after.items():
+            if wanted and shard != wanted:
+                raise ShardError(
+                    f"enqueue {new.job_type!r}: its shard is {wanted.alias}, that of job {pk}, "
+                    f"which it follows, {shard.alias}; {SAME_KEY}"
+                )
+        return wanted or next(iter(after.values()), None)
+
+    def _of_key(self, new: NewJob) -> Shard | None:
+        if new.shard_key is not None:
+            key: str | None = checked_shard_key(f"enqueue {new.job_type!r}", new.shard_key)
+        elif (key := checked_key(new.job_key)) == NONE:
+            with on_shard(self._instance, self._anywhere.alias):
+                key = self._digest(new)
+        return None if key is None else self._map.of_key(key)
+
+    def _of_batch(self, new: NewJob) -> Shard | None:
+        pk = getattr(new.batch, "pk", new.batch)
+        return self._map.of_id(pk) if is_id(pk) else None
+
+    def _of_followed(self, new: NewJob) -> dict[int, Shard]:
+        """Return the shards of the jobs that a job follows, by their ids: all are the same."""
+        after: Any = new.after if isinstance(new.after, Collection) else ()
+        ids = [getattr(job, "pk", job) for job in after]
+        found = {pk: shard for pk in ids if is_id(pk) and (shard := self._map.of_id(pk))}
+        for pk, shard in found.items():
+            first, its_shard = next(iter(found.items()))
+            if shard != its_shard:
+                raise ShardError(
+                    f"job {first} is in shard {its_shard.alias}, job {pk} in {shard.alias}; "
+                    f"{SAME_KEY}"
+                )
+        return found
+
+    @cached_property
+    def _anywhere(self) -> Shard:
+        """The shard of jobs that name none: of the transaction, of the job that calls, or any."""
+        shards = self._map.shards
+        opened = [shard for shard in shards if connections[shard.alias].in_atomic_block]
+        if opened:  # the innermost counts: a test may have begun one on each
+            return max(opened, key=lambda shard: len(connections[shard.alias].savepoint_ids))
+        mine = current_job()
+        return (mine and self._map.of_alias(mine.using)) or random.choice(shards)  # noqa: S311 - no secret
+
+    def _noted(self, shard: Shard) -> str:
+        """Warn, once in a process, where jobs are committed beside an open transaction."""
+        opened = [c.alias for c in connections.all(initialized_only=True) if c.in_atomic_block]
+        if opened and shard.alias not in opened and not _warned:
+            _warned.append(shard.alias)
+            events.warning(
+                "enqueue_beside_transaction",
+                f"a job is committed in {shard.alias}, whatever becomes of the transaction that is "
+                f"open in {opened[0]}",
+                instance=self._instance,
+            )
+        return shard.alias
+
+
+_warned: list[str] = []
