@@ -21,8 +21,10 @@ from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import Order
+from hipq_django.domain.shares import Visit
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.statements import IS_EARLY
 from hipq_django.maintenance import early_answers, recovery, reranking, retention
@@ -30,6 +32,7 @@ from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.overview import take
+from hipq_django.shards.visits import ShardedQueue
 from tests.admin_pages import html, list_url
 from tests.databases import forget_statistics
 from tests.declaring import Declare
@@ -418,6 +421,22 @@ def test_the_release_of_what_followed(queue: Queue) -> None:
     assert_good(plans)
     # Each link looks up its job, and meets the versions from before its end.
     assert_good(more, pages=BUSY * BUSY)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("order", Order.values)
+def test_a_visit_of_a_shard(queue: Queue, order: str) -> None:
+    Queue.objects.filter(pk=queue.pk).update(throttle_limit=2 * BUSY, order=order)
+    hipq.enqueue_many(hipq.NewJob("echo", n, job_key=f"new-{n}", queue="q") for n in range(BUSY))
+    HandWorker("q").run_pass()
+    hipq.enqueue_many(hipq.NewJob("echo", n, job_key=f"last-{n}", queue="q") for n in range(BUSY))
+    visit = Visit(0, lambda own, now: (own, own))
+
+    with watched_plans() as plans:
+        own = ShardedQueue(get_instance(), "q", ["default"]).visit(visit, worker_transaction)
+
+    assert_good(plans, pages=SLACK_PAGES if order == Order.TIME else BACKLOG // 100)
+    assert [own.running, own.due] == [BUSY, BUSY]
 
 
 def test_the_look_for_wrong_ranks(queue: Queue) -> None:
