@@ -162,6 +162,9 @@ def _create_missing(config: InstanceSettings, found: Collection[str], left: list
 
 def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str], *, is_reset: bool) -> None:
     wanted = _queue_values(config, queue.name)
+    if config.is_sharded:  # the limit is changed in all shards, see `sharing.limits`
+        known = float(queue.throttle_limit)
+        wanted["throttle_limit"] = queue.declared.get("throttle_limit", known)
     if queue.name in config.queues and (is_reset or queue.declared != wanted):
         with _apart(config.database, left, f"queue {queue.name}"):
             change = partial(changes, wanted=wanted, is_reset=is_reset)

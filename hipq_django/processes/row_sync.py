@@ -13,6 +13,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.domain.states import NONE
 from hipq_django.models import Worker, catalog
 from hipq_django.schedules import declared
+from hipq_django.sharing.limits import LimitNotChangedError, follow_setting
 
 
 class RowSync:
@@ -53,10 +54,18 @@ class RowSync:
         return declared.retire(self._config) if self.has_schedules else 0
 
     def _write_rows(self, *, is_newest: bool) -> None:
+        if is_newest:
+            self._follow_limits()
         left = catalog.sync(self._config.name, is_newest=is_newest)
         self._has_rows = not left
         if left:
             events.warning("rows_not_written", "somebody has locked them", rows=left)
+
+    def _follow_limits(self) -> None:
+        try:
+            follow_setting(self._config)
+        except LimitNotChangedError as error:
+            events.warning("limit_not_changed", str(error))
 
     def _is_newest(self) -> bool:
         """Whether no live worker has begun after this one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from functools import partial
@@ -14,7 +14,11 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.options import QUEUE
 from hipq_django.database.transactions import bound_lock_waits, bounded_transaction
 from hipq_django.domain import shares
+from hipq_django.domain.job_options import in_json
 from hipq_django.exceptions import ConfigurationError, HipqError
+from hipq_django.models import Queue
+from hipq_django.models.catalog import never
+from hipq_django.models.edits import changes
 from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all, notice_silence
 
 LOCK_SECONDS = 5
@@ -44,6 +48,25 @@ def change_limit(config: InstanceSettings, queue: str, limit: Decimal | None = N
     except SilentShardError as error:
         text = f"The limit of {queue!r} was not changed: {error}."
         raise LimitNotChangedError(text) from error
+
+
+def follow_setting(config: InstanceSettings, is_reset: Callable[[str], bool] = never) -> None:
+    """Change the limits that the setting has changed since this shard was last told.
+
+    One that was edited stays, but for the queues whose names are to be reset. Raise
+    `LimitNotChangedError` at the first that cannot be changed.
+    """
+    if not config.is_sharded:
+        return
+    rows = Queue.objects.using(config.database).filter(instance=config.name)
+    for row in rows.filter(name__in=config.queues):
+        limit = config.queue(row.name).throttle_limit
+        said = {**row.declared, **in_json({"throttle_limit": limit})}
+        values = changes(row, said, is_reset=is_reset(row.name))
+        if "throttle_limit" in values:
+            change_limit(config, row.name, limit)
+        if values:
+            rows.filter(pk=row.pk).update(declared=said)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import catalog
 from hipq_django.schedules import declared
+from hipq_django.sharing.limits import follow_setting
 
 
 class Command(InstanceCommand):
@@ -31,6 +32,7 @@ class Command(InstanceCommand):
         is_reset: Callable[[str], bool] = catalog.never
         if names is not None:
             is_reset = names.__contains__ if names else bool
+        follow_setting(self.config, is_reset)
         left = catalog.sync(self.config.name, is_reset=is_reset)
         left += declared.sync(self.config.name, is_reset=is_reset)
         for where, what in declared.edits(self.config).items():

@@ -32,7 +32,7 @@ from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.overview import take
-from hipq_django.shards.visits import ShardedQueue
+from hipq_django.sharing.visits import ShardedQueue
 from tests.admin_pages import html, list_url
 from tests.databases import forget_statistics
 from tests.declaring import Declare

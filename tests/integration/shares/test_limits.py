@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connections
 
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import get_instance, on_shard
 from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.models import Queue, ShardMap, Transfer
+from hipq_django.processes.row_sync import RowSync
 from hipq_django.sharing import visits
 from hipq_django.sharing.limits import LimitNotChangedError, change_limit
 from hipq_django.sharing.pulling import pull
@@ -175,6 +177,56 @@ def test_an_instance_without_shards_is_refused(bank: Bank, settings: Any) -> Non
 
     with pytest.raises(ConfigurationError, match="has no SHARDS"):
         change_limit(get_instance(), "bank", Decimal(5))
+
+
+def deploy(bank: Bank, settings: Any, limit: int, number: int) -> None:
+    """Start a worker in a shard, with another limit in the setting."""
+    shards = settings.HIPQ["default"]["SHARDS"]
+    settings.HIPQ = {"default": {"SHARDS": shards, "QUEUES": {"bank": {"THROTTLE_LIMIT": limit}}}}
+    with on_shard("default", bank.aliases[number]):
+        RowSync(get_instance()).start()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_limit_that_the_setting_changes_is_changed_in_all_shards_by_the_next_worker(
+    bank: Bank, settings: Any, number: int
+) -> None:
+    split(bank, 3, 4)
+
+    for limit in (20, 6):
+        deploy(bank, settings, limit, number)
+
+        assert limit_of(bank) == {limit}
+        assert sum(own.total for own in bank.look()) == limit
+
+
+def test_a_limit_that_was_edited_stays_until_it_is_reset(bank: Bank, settings: Any) -> None:
+    change(bank, 15)
+
+    for number in (0, 1):
+        deploy(bank, settings, 20, number)
+    assert limit_of(bank) == {15}
+
+    call_command("hipq_sync", "--reset", "bank")
+    assert limit_of(bank) == {20}
+    bank.check()
+
+
+def test_if_a_shard_is_away_the_worker_starts_and_the_next_one_changes_the_limit(
+    bank: Bank, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bank.look()
+    connections["other"].close()
+
+    with monkeypatch.context() as patch:
+        nowhere = {**connections["other"].settings_dict, "PORT": "1"}
+        patch.setattr(connections["other"], "settings_dict", nowhere)
+        deploy(bank, settings, 20, 0)
+    assert "event=limit_not_changed" in caplog.text
+    assert limit_of(bank) == {10}
+
+    deploy(bank, settings, 20, 0)
+    assert limit_of(bank) == {20}
 
 
 def test_a_wrong_limit_is_refused(bank: Bank) -> None:
