@@ -80,16 +80,13 @@ class Engine:
         due = jobs.due(now).filter(rank__lte=OuterRef("high"))
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
+        has_room = Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0)))
         rows = queues.annotate(
             high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
             room=Coalesce("share", "throttle_limit"),
         ).annotate(
             has_due=Case(
-                When(
-                    Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
-                    then=Exists(due),
-                ),
-                default=Exists(due.filter(throttle_factor=0)),
+                When(has_room, then=Exists(due)), default=Exists(due.filter(throttle_factor=0))
             ),
             has_response=Exists(jobs.awaiting_response_handler()),
             has_error=Exists(jobs.in_error().filter(worker=None)),
