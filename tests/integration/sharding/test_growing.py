@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
@@ -21,7 +22,7 @@ from hipq_django.exceptions import ShardError
 from hipq_django.maintenance import growing
 from hipq_django.models import Job, JobType, Queue, ShardMap, Transfer
 from hipq_django.monitoring import shards as monitored
-from hipq_django.sharding.map import forget
+from hipq_django.sharding.map import forget, map_of
 from tests.factories import JobFactory
 
 pytestmark = [
@@ -111,6 +112,33 @@ def test_an_add_that_was_cut_off_is_repeated(
 
     assert [row and row[:3] for row in maps()] == [(0, 2, 1), (1, 2, 1)]
     assert len(hipq.shards()) == 2
+
+
+def test_who_enqueues_meanwhile_gets_ids_that_name_their_shard(sharded: InstanceSettings) -> None:
+    started = threading.Barrier(3)
+
+    def enqueue() -> None:
+        try:
+            hipq.enqueue("echo")
+            started.wait()
+            for _ in range(30):
+                hipq.enqueue("echo")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        enqueued = [pool.submit(enqueue) for _ in range(2)]
+        started.wait()
+        growing.add(sharded)
+        for each in enqueued:
+            each.result()
+
+    hipq.enqueue("echo")
+    known = map_of(sharded)
+    found = [(shard, Job.objects.using(shard.alias).values_list("pk", flat=True))
+             for shard in known.shards]  # fmt: skip
+    assert sum(len(ids) for _, ids in found) == 63
+    assert all(known.of_id(each) == shard for shard, ids in found for each in ids)
 
 
 def test_a_new_shard_is_empty(sharded: InstanceSettings) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -112,6 +114,21 @@ def test_the_row_is_read_beside_the_callers_transaction(sharded: InstanceSetting
     with answering.answering("default") as other:
         assert other.connection is not connection.connection
     assert hipq.shards() == BOTH
+
+
+def test_a_server_that_says_nothing_costs_two_seconds(
+    sharded: InstanceSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store("other", 1)
+    settings = connections["default"].settings_dict
+    with socket.create_server(("127.0.0.1", 0)) as silent, monkeypatch.context() as patch:
+        patch.setitem(settings, "HOST", "127.0.0.1")
+        patch.setitem(settings, "PORT", silent.getsockname()[1])
+        begin = monotonic()
+
+        assert hipq.shards() == BOTH  # as the second says
+
+        assert monotonic() - begin < 2 * answering.ANSWER_SECONDS
 
 
 DEPLOY = "Deploy the setting that the shards were made with."
