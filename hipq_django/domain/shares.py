@@ -232,11 +232,11 @@ def pull(number: int, peers: Iterable[int]) -> Generator[Visit, Any, Decimal]:
     return got
 
 
-def change_limit(count: int, limit: Decimal | None = None) -> Generator[Visit, Any, None]:
+def change_limit(count: int, limit: Decimal | None = None) -> Generator[Visit, Any, Decimal]:
     """Yield the visits that give all shards a limit, and make the sum of their totals that limit.
 
-    Without a limit the one of shard 0 stays and only the sum is repaired. Pulls may go on
-    meanwhile. What was cut off is done by doing all of it again.
+    Return it. Without a limit the one of shard 0 stays and only the sum is repaired. Pulls may go
+    on meanwhile. What was cut off is done by doing all of it again.
 
     Shares are cut before the limit is lowered, and grow after it was raised: a shard whose share is
     the whole limit may start a job that is heavier, because then the others have none of it.
@@ -249,6 +249,7 @@ def change_limit(count: int, limit: Decimal | None = None) -> Generator[Visit, A
     yield from _each(count, partial(_limited, limit=limit))
     if excess < 0:
         yield Visit(0, partial(_grown, by=-excess))
+    return limit
 
 
 def _excess(count: int, limit: Decimal, seen: Sequence[Holding]) -> Generator[Visit, Any, Decimal]:

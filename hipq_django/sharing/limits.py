@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from functools import partial
-from typing import Any
-
-from django.db import OperationalError, connections
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.options import QUEUE
+from hipq_django.database.answering import answering
 from hipq_django.database.transactions import bound_lock_waits, bounded_transaction
 from hipq_django.domain import shares
 from hipq_django.domain.job_options import in_json
@@ -19,22 +17,22 @@ from hipq_django.exceptions import ConfigurationError, HipqError
 from hipq_django.models import Queue
 from hipq_django.models.catalog import never
 from hipq_django.models.edits import changes
-from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all, notice_silence
+from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all, telling_silence
 
-LOCK_SECONDS = 5
-"""How long a change waits for the lock of a queue, or for another change to end."""
+LOCK_SECONDS = 2
+"""How long a change waits for the lock of a queue."""
 
 
 class LimitNotChangedError(HipqError):
-    """A shard does not answer, so the limit stays as it is."""
+    """The limit stays as it is."""
 
 
-def change_limit(config: InstanceSettings, queue: str, limit: Decimal | None = None) -> None:
+def change_limit(config: InstanceSettings, queue: str, limit: Decimal | None = None) -> Decimal:
     """Give a queue of a sharded instance a limit; without one, make the shares add up to its own.
 
-    Jobs that run go on, though they may be more than the new limit lets start. If the change is cut
-    off, do it again. Raise `InvalidJobError` for a limit that cannot be, and `LimitNotChangedError`
-    if a shard does not answer.
+    Return it. Jobs that run go on, though they may be more than the new limit lets start. If the
+    change is cut off, do it again. Raise `InvalidJobError` for a limit that cannot be, and
+    `LimitNotChangedError` if a shard does not answer, or knows no such queue.
     """
     if not config.is_sharded:
         raise ConfigurationError(f"HIPQ[{config.name!r}] has no SHARDS.")
@@ -43,8 +41,10 @@ def change_limit(config: InstanceSettings, queue: str, limit: Decimal | None = N
     try:
         with _alone(config) as count:
             sharded = ShardedQueue(config, queue, config.shards[:count])
+            if not sharded.is_known():
+                raise LimitNotChangedError(f"Instance {config.name!r} has no queue {queue!r}.")
             visit = partial(sharded.visit, transaction=_patient_transaction)
-            make_all(shares.change_limit(count, limit), visit)
+            return make_all(shares.change_limit(count, limit), visit)
     except SilentShardError as error:
         text = f"The limit of {queue!r} was not changed: {error}."
         raise LimitNotChangedError(text) from error
@@ -76,23 +76,15 @@ def _alone(config: InstanceSettings) -> Iterator[int]:
     The lock is that of shard 0's map, not that of the queue, which claims take. It needs a second
     connection: what is done in shard 0 meanwhile is committed at once.
     """
-    alias = config.shards[0]
-    notice_silence(alias)
-    with closing(connections[alias].copy()) as connection:
-        try:
-            count = _lock_map(connection, config.name)
-        except OperationalError as error:
-            raise SilentShardError(alias) from error
-        yield count
-
-
-def _lock_map(connection: Any, instance: str) -> int:
-    connection.set_autocommit(False)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-        cursor.execute("SELECT count FROM hipq_shard WHERE instance = %s FOR UPDATE", [instance])
-        row = cursor.fetchone()
-    return row[0] if row else 1
+    lock = "SELECT count FROM hipq_shard WHERE instance = %s FOR UPDATE"
+    with ExitStack() as stack:
+        with telling_silence(config.shards[0]):
+            connection = stack.enter_context(answering(config.shards[0]))
+            connection.set_autocommit(False)
+            with connection.cursor() as cursor:
+                cursor.execute(lock, [config.name])
+                row = cursor.fetchone()
+        yield row[0] if row else 1
 
 
 @contextmanager

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from django.db import Error, connections
+from django.db.models import QuerySet
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.answering import ANSWER_SECONDS
 from hipq_django.database.errors import is_locked_out, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.domain.shares import DUE_JOBS, ZERO, FirstDue, Holding, Visit
@@ -20,9 +22,6 @@ from hipq_django.models import Queue, Transfer
 from hipq_django.models.catalog import queue_of
 
 T = TypeVar("T")
-
-MOST_SILENCE_SECONDS = 2
-"""After this time a shard counts as one that does not answer."""
 
 
 class SilentShardError(Exception):
@@ -51,22 +50,25 @@ class ShardedQueue:
         long a lock is waited for.
         """
         alias = self.aliases[visit.shard]
-        notice_silence(alias)
-        try:
-            with transaction(alias):
-                row = self._locked(alias)
-                now = clock.now(alias)
-                before = _holding(row, visit.shard, len(self.aliases), now)
-                after, result = visit.change(before, now)
-                if after != before:
-                    _write(row, before, after)
-        except Error as error:
-            if is_outage(error):
-                connections[alias].close()
-            elif not is_locked_out(error):
-                raise
-            raise SilentShardError(alias) from error
+        with telling_silence(alias), transaction(alias):
+            row = self._locked(alias)
+            now = clock.now(alias)
+            before = _holding(row, visit.shard, len(self.aliases), now)
+            after, result = visit.change(before, now)
+            if after != before:
+                _write(row, before, after)
         return result
+
+    def is_known(self) -> bool:
+        """Return whether the setting, or one of the shards, has such a queue."""
+        return self.name in self.config.queues or any(map(self._has_row, self.aliases))
+
+    def _has_row(self, alias: str) -> bool:
+        with telling_silence(alias):
+            return self._rows(alias).exists()
+
+    def _rows(self, alias: str) -> QuerySet[Queue]:
+        return Queue.objects.using(alias).filter(instance=self.config.name, name=self.name)
 
     def _locked(self, alias: str) -> Any:
         """Lock the queue's row, and create it where no job has needed it yet.
@@ -74,11 +76,11 @@ class ShardedQueue:
         Nothing else is read by this statement. One that has waited for a lock sees the row as it is
         then, but all others as they were before.
         """
-        rows = Queue.objects.using(alias).filter(instance=self.config.name, name=self.name)
-        row = locked(rows).first()
+        rows = locked(self._rows(alias))
+        row = rows.first()
         if row is None:
             queue_of(self.config.on(alias), self.name)
-            row = locked(rows).get()
+            row = rows.get()
         return row
 
 
@@ -93,7 +95,21 @@ def make_all(visits: Generator[Visit, Any, T], make: Callable[[Visit], Any]) -> 
         result = make(visit)
 
 
-def notice_silence(alias: str) -> None:
+@contextmanager
+def telling_silence(alias: str) -> Iterator[None]:
+    """Raise `SilentShardError` if a shard does not answer in the block."""
+    _notice_silence(alias)
+    try:
+        yield
+    except Error as error:
+        if is_outage(error):
+            connections[alias].close()
+        elif not is_locked_out(error):
+            raise
+        raise SilentShardError(alias) from error
+
+
+def _notice_silence(alias: str) -> None:
     """Let this thread's connection to a shard, when it is opened, notice soon that it is dead."""
     connection = connections[alias]
     settings = connection.settings_dict
@@ -102,12 +118,12 @@ def notice_silence(alias: str) -> None:
 
 
 _IMPATIENT = {
-    "connect_timeout": MOST_SILENCE_SECONDS,
+    "connect_timeout": ANSWER_SECONDS,
     "keepalives": 1,
     "keepalives_idle": 1,
     "keepalives_interval": 1,
-    "keepalives_count": MOST_SILENCE_SECONDS,
-    "tcp_user_timeout": 1000 * MOST_SILENCE_SECONDS,
+    "keepalives_count": ANSWER_SECONDS,
+    "tcp_user_timeout": 1000 * ANSWER_SECONDS,
 }
 """Options of libpq."""
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, NamedTuple
 
 from django.core.management.base import CommandError, no_translations
 
+from hipq_django.conf.options import QUEUE
 from hipq_django.maintenance import growing
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.management.tables import Columns, table
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.shards import QueueShare, ShardsState, ShardState, look_at_shards
 from hipq_django.sharding.map import map_of
+from hipq_django.sharing.limits import change_limit
 
 
 class _Line(NamedTuple):
@@ -44,8 +46,8 @@ COLUMNS: Columns[_Line] = {
 class Command(InstanceCommand):
     """Each verb is the function of its name, behind `do_`."""
 
-    help = "Show the shards of an instance; add those that the setting names, and settle."
-    takes: ClassVar = {"show": ("--json",), "add": (), "settle": ()}
+    help = "Show the shards of an instance, add those that the setting names, or change a limit."
+    takes: ClassVar = {"show": ("--json",), "add": (), "settle": (), "limit": ("queue", "number")}
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
@@ -56,7 +58,14 @@ class Command(InstanceCommand):
             default="show",
             choices=list(self.takes),
             help="show: what each shard has of the limits. add: make the shards what SHARDS says. "
-            "settle: end the time in which jobs may be in their former shard.",
+            "settle: end the time in which jobs may be in their former shard. limit: give a queue "
+            "a limit in all shards.",
+        )
+        parser.add_argument("queue", nargs="?", help="limit: the name of the queue.")
+        parser.add_argument(
+            "number",
+            nargs="?",
+            help="limit: the new one. Without it, what the shards have is made to add up to it.",
         )
         parser.add_argument("--json", action="store_true", help="show: print JSON, for scripts.")
 
@@ -83,6 +92,14 @@ class Command(InstanceCommand):
         growing.settle(self.config)
         self._print_map()
 
+    def do_limit(self, options: dict[str, Any]) -> None:
+        """Change a limit, or repair the sum of what the shards have of it."""
+        if not options["queue"]:
+            raise CommandError("limit: name a queue.")
+        limit = change_limit(self.config, options["queue"], _number(options["number"]))
+        text = f"{limit.normalize():f}" if limit >= 1 else "none"
+        self.stdout.write(f"{options['queue']}: limit {text}")
+
     def _print_map(self) -> None:
         known = map_of(self.config)
         for shard in known.shards:
@@ -92,6 +109,13 @@ class Command(InstanceCommand):
                 f"Before, there were {known.count_before}: run manage.py hipq_shards settle once "
                 "their jobs have ended."
             )
+
+
+def _number(text: str | None) -> Decimal | None:
+    try:
+        return None if text is None else Decimal(text)
+    except InvalidOperation as error:
+        raise CommandError(f"limit: {text!r}: give {QUEUE['THROTTLE_LIMIT'].allowed}.") from error
 
 
 def _text(state: ShardsState) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 from hipq_django.conf.instances import get_instance, on_shard
@@ -227,6 +227,32 @@ def test_if_a_shard_is_away_the_worker_starts_and_the_next_one_changes_the_limit
 
     deploy(bank, settings, 20, 0)
     assert limit_of(bank) == {20}
+
+
+def test_the_command_changes_a_limit_and_repairs_the_sum(
+    bank: Bank, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("hipq_shards", "limit", "bank", "12.5")
+    Queue.objects.update(share=1)
+    call_command("hipq_shards", "limit", "bank")
+    assert sum(own.share for own in bank.look()) == Decimal("12.5")
+    call_command("hipq_shards", "limit", "bank", "0")
+
+    assert capsys.readouterr().out == "bank: limit 12.5\nbank: limit 12.5\nbank: limit none\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "limit: name a queue."),
+        (["bank", "x"], "limit: 'x': give a number up to 1,000,000"),
+        (["bank", "1.0001"], "throttle_limit"),
+        (["bnak", "5"], "Instance 'default' has no queue 'bnak'."),
+    ],
+)
+def test_the_command_says_what_is_wrong(bank: Bank, arguments: list[str], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        call_command("hipq_shards", "limit", *arguments)
 
 
 def test_a_wrong_limit_is_refused(bank: Bank) -> None:
