@@ -79,6 +79,15 @@ def _below(traceback: str, info: Any) -> str | None:
     return "\n".join(f"  {printable(line)}" for line in traceback.rstrip().splitlines()) or None
 
 
+_of_process: dict[str, Any] = {}
+
+
+def name_process(**fields: Any) -> None:
+    """Let all lines of this process begin with these fields; called again, with others."""
+    _of_process.clear()
+    _of_process.update(fields)
+
+
 is_logged = LOGGER.isEnabledFor
 """Whether lines of a level are logged; asked before many are made."""
 
@@ -116,6 +125,8 @@ def log(  # noqa: PLR0913 - one call for all that a line may have
     said = _Said(sentence, {n: v for n, v in fields.items() if v is not None}, exception, traceback)
     if row is not None:
         said = _masked(said, row)
+    if _of_process:
+        said = said._replace(fields=_of_process | said.fields)
     caller = sys._getframe(1)  # as `findCaller`, which looks at each frame
     code = caller.f_code
     place = (logger, level, event, code.co_filename, caller.f_lineno, code.co_name)

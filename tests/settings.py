@@ -40,9 +40,10 @@ if env.str("HIPQ_TEST_ROUTER", default="") == "replica":
     DATABASES["replica"] = REPLICA
     DATABASE_ROUTERS = ["tests.router.ReplicaRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SHARDS = env.json("HIPQ_TEST_SHARDS", default=None)
 HIPQ = {
     "default": {
-        "DATABASE": "default",
+        **({"SHARDS": SHARDS} if SHARDS else {"DATABASE": "default"}),
         "HEARTBEAT_SECONDS": env.float("HIPQ_TEST_HEARTBEAT_SECONDS", default=10),
         "NOTIFY": env.bool("HIPQ_TEST_NOTIFY", default=True),
         "QUEUES": env.json("HIPQ_TEST_QUEUES", default={}),

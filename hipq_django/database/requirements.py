@@ -88,8 +88,9 @@ def pool_size(using: str) -> int | None:
     return int(options.get("max_size") or options.get("min_size", 4))  # psycopg's own defaults
 
 
-def connections_of_worker(threads: int, *, notify: bool) -> int:
+def connections_of_worker(threads: int, *, notify: bool, is_sharded: bool) -> int:
     """Return how many connections a worker process uses at the same time."""
     # One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
-    # wakes it, one to listen and one to send the message that proves that it hears.
-    return threads + 3 + (2 if notify else 0)
+    # wakes it, one to listen and one to send the message that proves that it hears; in a shard one
+    # of the thread that gets shares of others.
+    return threads + 3 + (2 if notify else 0) + is_sharded

@@ -88,11 +88,18 @@ class Engine:
             has_due=Case(
                 When(has_room, then=Exists(due)), default=Exists(due.filter(throttle_factor=0))
             ),
+            is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
             has_response=Exists(jobs.awaiting_response_handler()),
             has_error=Exists(jobs.in_error().filter(worker=None)),
         )
         return [
-            QueueWork(q, -MAX_RANK if q.has_due else None, q.has_response, q.has_error)
+            QueueWork(
+                q,
+                -MAX_RANK if q.has_due else None,
+                q.has_response,
+                q.has_error,
+                is_hungry=q.is_in_need and not q.has_due,
+            )
             for q in rows.order_by("pk")
         ]
 

@@ -75,13 +75,21 @@ class SqlEngine(Engine, ABC):
         moment = self._moment(now)
         names = json.dumps(worker.queues or worker.excluded_queues)
         places = [(pk, *values) for pk, values in known.items()]
-        params = [moment, moment, moment, *batch(places)]
+        params = [*[moment] * 4, *batch(places)]
         params += [worker.instance, names, bool(worker.queues)]
         rows = self._call(statements.probe_queues(self.dialect), params)
-        return [
-            QueueWork(read_queue(row[:-3], self.using), row[-3], *map(bool, row[-2:]))
-            for row in rows
-        ]
+        return [self._read_work(row) for row in rows]
+
+    def _read_work(self, row: Sequence[Any]) -> QueueWork:
+        *queue, first_rank, has_response, has_error = row
+        is_hungry = first_rank == statements.HUNGRY
+        return QueueWork(
+            read_queue(queue, self.using),
+            None if is_hungry else first_rank,
+            bool(has_response),
+            bool(has_error),
+            is_hungry,
+        )
 
     def has_overdue(self, instance: str, now: datetime) -> bool:
         [(found,)] = self._call(statements.HAS_OVERDUE, [self._moment(now), instance])

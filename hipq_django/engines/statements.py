@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.ordering import HELD_RANK, MAX_RANK
 from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.suspects import LOST, SUSPECT
@@ -66,6 +66,10 @@ _FIRST_CRITICAL = (
 )
 
 
+HUNGRY = HELD_RANK
+"""In place of the first rank: only a share is missing. Due jobs have no such rank."""
+
+
 @cache
 def probe_queues(dialect: Dialect) -> ServerFunction:
     """Plan: for each queue one probe of three partial indexes, each stopping at a row.
@@ -77,8 +81,9 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
 
     A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
     of it. In a shard the share may be used. Where jobs behind the first may start before it,
-    any room will do. The last digit is for SQLite, whose sums are floats. The names are of the
-    queues that are asked for, or, where the last parameter is false, of those that are not.
+    any room will do. The last digit is for SQLite, whose sums are floats. A shard that has due
+    jobs and no room for them says `HUNGRY` instead of a rank. The names are of the queues that are
+    asked for, or, where the last parameter is false, of those that are not.
     """
     due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', low='q.low', high='q.high')}"
     first = "ORDER BY j.rank, j.id LIMIT 1"
@@ -94,7 +99,8 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
                     WHERE j.queue_id = q.id AND j.state IN ('running')
                 ), false)
                 OR (SELECT j.id {due} AND j.throttle_factor = 0 {first}) IS NOT NULL
-            THEN {-MAX_RANK} END AS first_rank,
+            THEN {-MAX_RANK}
+            WHEN q.share IS NOT NULL THEN (SELECT {HUNGRY} {due} {first}) END AS first_rank,
             (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
                 j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
                 ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_response,
@@ -112,7 +118,7 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
         WHERE q.instance = %s AND (q.name IN (SELECT * FROM {dialect.texts})) = %s
         ORDER BY q.id"""
     flags = ("first_rank bigint", "has_response boolean", "has_error boolean")
-    takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "jsonb", "boolean")
+    takes = (*["timestamptz"] * 4, "jsonb", "integer", "text", "jsonb", "boolean")
     return ServerFunction("probe_queues", takes, (*_QUEUE_TYPES, *flags), text, joins_sets=True)
 
 

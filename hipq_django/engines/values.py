@@ -36,6 +36,8 @@ class QueueWork(NamedTuple):
     """The rank of the first due job that fits, or a lower one; None: there is none."""
     has_response: bool
     has_error: bool
+    is_hungry: bool = False
+    """Whether jobs are due, and in this shard there is no room for the first one."""
     needs_check: bool = False
     """Whether its first due job is not claimable in SQL, so that it is checked in Python."""
 

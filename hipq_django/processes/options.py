@@ -11,6 +11,7 @@ from dataclasses import dataclass
 class WorkerOptions:
     """How one worker process runs; most fields are the command's options of the same names.
 
+    `shard` is the alias of the database that it serves, or '' without SHARDS;
     `queues` are the served ones, or empty for all except those of `exclude`; `interval` is the
     longest time between polls in seconds, None for the default; `drain_seconds` is how long running
     jobs may take to finish once it was told to stop, None for no bound; `max_jobs` and
@@ -19,6 +20,7 @@ class WorkerOptions:
     """
 
     instance: str = "default"
+    shard: str = ""
     queues: Sequence[str] = ()
     exclude: Sequence[str] = ()
     threads: int = 8

@@ -232,12 +232,12 @@ class RegisteredProcess(ABC):
             events.warning("not_deregistered", in_one_line(error), **self._named)
 
 
-def declare_lost(instance: str, rows: Sequence[int]) -> None:
-    """Mark these workers lost, unless they ended; others take their jobs over.
+def declare_lost(instance: str, shard: str, rows: Sequence[int]) -> None:
+    """Mark these workers of a shard lost, unless they ended; others take their jobs over.
 
     It tries once: if the database is away, workers that find them silent do it later.
     """
-    using = get_instance(instance).database
+    using = shard or get_instance(instance).database
     look_after_own(using)
     live = Worker.objects.using(using).filter(pk__in=rows, state__in=Worker.LIVE)
     try:

@@ -22,6 +22,8 @@ class RowSync:
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
         self._has_rows = False
+        self._is_first_shard = config.database == config.shards[0]
+        """Whether the schedules are here: growing would fire them twice if they were elsewhere."""
         self.has_schedules = False
         """Whether the rows of schedules say what is declared; until then none is retired."""
         self._has_begun = False
@@ -44,7 +46,7 @@ class RowSync:
         is_newest = self._is_newest() or not self._has_begun
         if not self._has_rows:
             self._write_rows(is_newest=is_newest)
-        if not self.has_schedules:
+        if self._is_first_shard and not self.has_schedules:
             self.has_schedules = not declared.sync(self._config.name, is_newest=is_newest)
         self._has_begun = True
         return 0

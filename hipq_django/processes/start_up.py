@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django import events
-from hipq_django.conf.instances import InstanceSettings
+from hipq_django.conf.instances import InstanceSettings, get_instance, serve
 from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import (
     check_driver,
@@ -68,6 +68,21 @@ def check_database(config: InstanceSettings) -> None:
         raise ConfigurationError(missing)
 
 
+@contextmanager
+def serving(instance: str, shard: str) -> Iterator[None]:
+    """Let this process work on a shard, and say so in its log; '' without SHARDS."""
+    if not shard:
+        yield
+        return
+    serve(instance, shard)
+    events.name_process(shard=shard)
+    try:
+        yield
+    finally:
+        events.name_process()
+        serve(instance, get_instance(instance).shards[0])
+
+
 def why_failed(config: InstanceSettings, error: Error) -> str:
     """Return why a command failed: tables that are not there, or the error of the database."""
     try:
@@ -92,7 +107,7 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
     Its threads would wait for each other's connections, and fail.
     """
     size = pool_size(config.database)
-    needed = connections_of_worker(threads, notify=config.notify)
+    needed = connections_of_worker(threads, notify=config.notify, is_sharded=config.is_sharded)
     if size is not None and size < needed:
         raise ConfigurationError(
             f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "

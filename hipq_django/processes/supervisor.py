@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
@@ -52,7 +52,7 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
     """Run one worker in its own process; tell the supervisor each row that it registers."""
     orders = _Orders(supervisor, options.drain_seconds)
     django.setup()
-    from hipq_django.processes.start_up import set_up_logging
+    from hipq_django.processes.start_up import serving, set_up_logging
     from hipq_django.processes.worker import WorkerProcess
 
     set_up_logging(options.verbosity)
@@ -61,15 +61,16 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
         with suppress(OSError):  # who is gone need not be told
             supervisor.send(word)
 
-    process = WorkerProcess(options, registered=tell, recycled=lambda: tell(RECYCLED))
-    orders.let_stop(process.stop_with_supervisor)
-    end_at_the_second(options.drain_seconds)
-    on_stop_signals(process.stop)
-    take_held_back()
-    process.run()
-    if not process.exit_code:
-        tell(ENDED)
-    leave(process.exit_code, at_once=process.has_abandoned_handlers)
+    with serving(options.instance, options.shard):
+        process = WorkerProcess(options, registered=tell, recycled=lambda: tell(RECYCLED))
+        orders.let_stop(process.stop_with_supervisor)
+        end_at_the_second(options.drain_seconds)
+        on_stop_signals(process.stop)
+        take_held_back()
+        process.run()
+        if not process.exit_code:
+            tell(ENDED)
+        leave(process.exit_code, at_once=process.has_abandoned_handlers)
 
 
 class _Orders:
@@ -107,6 +108,7 @@ class _Orders:
 class _Child:
     """A worker process, and what it has said."""
 
+    options: WorkerOptions
     process: SpawnProcess
     line: Connection
     """The connection by which it reports, and hears how often it was told to stop."""
@@ -140,19 +142,22 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps `processes` worker processes running until it is stopped."""
+    """Keeps `processes` worker processes running until it is stopped; so many for each shard."""
 
-    def __init__(self, options: WorkerOptions, processes: int) -> None:
-        self.options = replace(options, parent=os.getpid())
-        self._processes = processes
+    def __init__(
+        self, options: WorkerOptions, processes: int, shards: Sequence[str] = ("",)
+    ) -> None:
+        parent = os.getpid()
+        each = [replace(options, parent=parent, shard=shard) for shard in shards]
+        self._options = [options for options in each for _ in range(processes)]
         self._children: list[_Child] = []
         self._declaring: list[threading.Thread] = []
         self._stops = 0
 
     def run(self) -> None:
         """Run until every child has ended."""
-        for _ in range(self._processes):
-            self._start()
+        for options in self._options:
+            self._start(options)
         while self._children:
             wait([child.process.sentinel for child in self._children], timeout=RESTART_SECONDS)
             self._replace_dead()
@@ -175,7 +180,7 @@ class Supervisor:
             child.listen()
             if not is_alive:
                 self._bury(child)
-            elif child.is_recycled and len(self._children) < MOST_AT_ONCE * self._processes:
+            elif child.is_recycled and len(self._children) < MOST_AT_ONCE * len(self._options):
                 self._replace(child)
 
     def _bury(self, child: _Child) -> None:
@@ -193,7 +198,7 @@ class Supervisor:
         """Start another one in its place, once; it may go on with what it executes."""
         if not (child.is_replaced or self._stops):
             child.is_replaced = True
-            self._start()
+            self._start(child.options)
 
     def _note_death(self, child: _Child) -> None:
         """Log that it died, and let others take its jobs over at once."""
@@ -202,24 +207,26 @@ class Supervisor:
         events.error(
             "process_died",
             "it was told to stop" if self._stops else "another one takes its place",
+            shard=child.options.shard or None,
             pid=child.process.pid,
             exit_code=child.process.exitcode,
         )
         # In a separate thread, because the database may be at fault.
+        place = child.options.instance, child.options.shard
         declaring = threading.Thread(
-            target=declare_lost, args=[self.options.instance, list(child.rows)], daemon=True
+            target=declare_lost, args=[*place, list(child.rows)], daemon=True
         )
         declaring.start()
         self._declaring.append(declaring)
 
-    def _start(self) -> None:
+    def _start(self, options: WorkerOptions) -> None:
         line, childs_end = _CONTEXT.Pipe()
-        process = _CONTEXT.Process(target=run_child, args=(self.options, childs_end))
+        process = _CONTEXT.Process(target=run_child, args=(options, childs_end))
         resource_tracker.ensure_running()  # else it is started with the first, and takes signals
         with held_back():
             process.start()
         childs_end.close()
-        child = _Child(process, line)
+        child = _Child(options, process, line)
         self._children.append(child)
         if self._stops:  # told before the child was among those that are
             child.tell(self._stops)

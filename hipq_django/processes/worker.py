@@ -30,6 +30,7 @@ from hipq_django.processes.held_threads import HeldThreads
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_threads import Listener, ResultWriter
 from hipq_django.processes.pool import ThreadPool
+from hipq_django.processes.pulling import Puller
 from hipq_django.processes.recycling import Recycling
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.row_sync import RowSync
@@ -111,7 +112,9 @@ class WorkerProcess(RegisteredProcess):
         self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self._wake)
-        threads = (self.pool, self.heartbeat, self.listener, self.writer)
+        self.puller = Puller(self.config, self._wake_up)
+        self.scheduler.on_hunger = self.puller.note
+        threads = (self.pool, self.heartbeat, self.listener, self.writer, self.puller)
         for thread in threads:
             thread.open()
         _tune_garbage_collection()

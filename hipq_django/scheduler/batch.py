@@ -7,7 +7,7 @@ time admits to a limited queue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
@@ -83,6 +83,8 @@ class BatchScheduler(SchedulerContext):
     known_plain: Sequence[QueueWork] | None = None
     """The plain queues among those of the last probe; None until somebody asks."""
     _has_companions = True
+    on_hunger: Callable[[Collection[str]], None] = staticmethod(lambda names: None)
+    """Called with the names of queues whose first due job needs a larger share."""
     probed_nothing = False
     """Whether the probe of this pass, after all that it writes, has found nothing to do."""
 
@@ -272,6 +274,9 @@ class BatchScheduler(SchedulerContext):
         found = self.engine.probe_queues(self.worker, now, bounds)
         for work in found:
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
+        hungry = {work.queue.name for work in found if work.is_hungry and not work.queue.paused}
+        if hungry:
+            self.on_hunger(hungry)
         due, self.known_plain = self.rotation.after_probe(found), None
         self.probed_nothing = not due
         self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
@@ -408,6 +413,8 @@ class BatchScheduler(SchedulerContext):
             self.left_alone.forget([queue.id])
         if admitted.is_full is not None:
             (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.id)
+        if admitted.is_full and queue.share is not None:
+            self.on_hunger([queue.name])
         if admitted.resume_after:
             self.resume_after[queue.id] = admitted.resume_after
         if admitted.has_more:

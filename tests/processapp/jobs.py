@@ -42,6 +42,14 @@ def held(job: Job) -> str:
     return "let go"
 
 
+@hipq.job_type("timed", queue="shared")
+def timed(job: Job) -> None:
+    """Note when it begins and when it ends."""
+    note(job, "begin")
+    time.sleep(job.job_data["seconds"])
+    note(job, "end")
+
+
 @hipq.job_type("killer", queue="held")
 def killer(job: Job) -> None:
     """Kill the worker that runs it, as the kernel does when memory runs out."""

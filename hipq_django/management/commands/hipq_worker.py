@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connections
+from django.utils.text import get_text_list
 
+from hipq_django.database.answering import answers
 from hipq_django.domain.validation import checked_number
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
@@ -20,10 +23,17 @@ from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
-from hipq_django.processes.start_up import check_database, check_pool, reached, set_up_logging
+from hipq_django.processes.start_up import (
+    check_database,
+    check_pool,
+    reached,
+    serving,
+    set_up_logging,
+)
 from hipq_django.processes.stop_signals import end_at_the_second, leave, on_stop_signals
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
+from hipq_django.sharding.map import map_of
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "queues": {
@@ -36,6 +46,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "QUEUE",
         "help": "Serve all queues except these, separated by commas.",
     },
+    "--shard": {
+        "metavar": "ALIAS",
+        "help": "Serve this shard alone; default: each shard by processes of its own.",
+    },
     "--threads": {
         "type": int,
         "default": 8,
@@ -44,7 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--processes": {
         "type": int,
         "default": 1,
-        "help": "Processes; default: %(default)s.",
+        "help": "Processes, of each shard; default: %(default)s.",
     },
     "--interval": {
         "type": float,
@@ -103,15 +117,30 @@ class Command(InstanceCommand):
         """Run the worker, or several under a supervisor."""
         on_stop_signals(sys.exit)  # so that none is lost until the worker listens
         options |= {name: _names_in(options[name] or []) for name in ("queues", "exclude")}
+        shards = self._shards(options["shard"])
+        alone = shards[0] if self.config.is_sharded and options["shard"] else ""
+        options["shard"] = alone
+        self.config = self.config.on(shards[0])
         try:
-            self._check(options)
+            self._check(options, shards)
             set_up_logging(options["verbosity"])
-            self._run(options)
+            with serving(self.config.name, alone):
+                self._run(options, shards)
         finally:
             give_back_own()
 
-    def _run(self, options: dict[str, Any]) -> None:
-        process = self._process(options)
+    def _shards(self, alias: str | None) -> Sequence[str]:
+        """Return the databases to serve; all shards of the map if none is given."""
+        known = self.config.shards
+        if alias is None:
+            return [shard.alias for shard in map_of(self.config).shards]
+        if alias not in known:
+            listed = get_text_list([*known], "and")
+            raise CommandError(f"--shard {alias!r}: SHARDS has {listed}.")
+        return [alias]
+
+    def _run(self, options: dict[str, Any], shards: Sequence[str]) -> None:
+        process = self._process(options, shards)
         on_stop_signals(process.stop)
         reloader = Reloader(process.stop)
         reload = options["reload"]
@@ -127,25 +156,33 @@ class Command(InstanceCommand):
         if is_own and isinstance(process, WorkerProcess):  # else it is somebody else's process
             leave(process.exit_code, at_once=process.has_abandoned_handlers)
 
-    def _process(self, options: dict[str, Any]) -> WorkerProcess | Supervisor:
+    def _process(
+        self, options: dict[str, Any], shards: Sequence[str]
+    ) -> WorkerProcess | Supervisor:
         names = {field.name for field in fields(WorkerOptions)}
         worker_options = WorkerOptions(**{name: options[name] for name in names & options.keys()})
-        if options["processes"] > 1:
+        for_each_shard = self.config.is_sharded and not options["shard"]
+        if for_each_shard or options["processes"] > 1:
             connections.close_all()  # the children have their own
-            return Supervisor(worker_options, options["processes"])
+            of_shards = shards if self.config.is_sharded else [""]
+            return Supervisor(worker_options, options["processes"], of_shards)
         end_at_the_second(worker_options.drain_seconds)
         return WorkerProcess(worker_options)
 
     # Whether it can start
 
-    def _check(self, options: dict[str, Any]) -> None:
+    def _check(self, options: dict[str, Any], shards: Sequence[str]) -> None:
         for name, (low, high) in RANGES.items():
             if options[name] is not None:
                 checked_number(f"--{name.replace('_', '-')}", options[name], low, high)
         if options["max_memory"] is not None and not can_measure_memory():
             raise CommandError("--max-memory needs Linux: this system has no /proc/self/statm.")
-        check_pool(self.config, options["threads"])
-        check_database(self.config)
+        for config in map(self.config.on, shards):
+            check_pool(config, options["threads"])
+            # The workers of a shard that is away are started until it is back.
+            if len(shards) == 1 or answers(config.database):
+                check_database(config)
+                self.config = config
         with reached(self.config):
             self._check_queues(options["queues"], options["exclude"])
 

@@ -23,42 +23,6 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_probe_queues_971ca1b2(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, "share" hipq_queue."share"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
-#variable_conflict use_column
-BEGIN
-RETURN QUERY SELECT q."id", q."instance", q."name", q."throttle_limit", q."order", q."granularity_seconds", q."ageing_seconds", q."paused", q."throttler_state", q."throttler_problem", q."ranking", q."share", CASE
-    WHEN q.throttle_limit < 1 THEN (SELECT j.rank FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $1 ORDER BY j.rank, j.id LIMIT 1)
-    WHEN COALESCE((SELECT CASE
-            WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
-            WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
-            ELSE j.throttle_factor END FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $2 ORDER BY j.rank, j.id LIMIT 1
-        ) < COALESCE(q.share, q.throttle_limit) + 0.0005 - (
-            SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
-            WHERE j.queue_id = q.id AND j.state IN ('running')
-        ), false)
-        OR (SELECT j.id FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $3 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL
-    THEN -9223372036854775806 END AS first_rank,
-    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
-        j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
-        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_response,
-    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
-        j.state IN ('error') AND j.worker_id IS NULL
-        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_error
-FROM (SELECT q.*, COALESCE(k.high, 9223372036854775806) AS high,
-        COALESCE(k.is_strict, false) AS is_strict,
-        COALESCE(k.low, -9223372036854775806) AS low FROM hipq_queue q
-    LEFT JOIN (SELECT (r ->> 0)::bigint AS id,
-        (r ->> 1)::bigint AS high,
-        (r ->> 2)::boolean AS is_strict,
-        (r ->> 3)::bigint AS low FROM (SELECT r FROM jsonb_array_elements($4::jsonb) AS r LIMIT $5) AS e) k
-    ON k.id = q.id) q
-WHERE q.instance = $6 AND (q.name IN (SELECT * FROM jsonb_array_elements_text($7::jsonb))) = $8
-ORDER BY q.id;
-END $$
-
--- next statement
-
 CREATE FUNCTION hipq_lock_f8f7deed(bigint, integer) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, "share" hipq_queue."share"%TYPE)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
@@ -106,4 +70,41 @@ UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', phase = 'request',
     attempt = j.attempt + 1, deadline = ($15::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(SELECT id FROM places ORDER BY turn, rank, id LIMIT $16))
 WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry') AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $17)
 RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, j.schedule_id, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
+END $$
+
+-- next statement
+
+CREATE FUNCTION hipq_probe_queues_10c4f152(timestamptz, timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, "share" hipq_queue."share"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY SELECT q."id", q."instance", q."name", q."throttle_limit", q."order", q."granularity_seconds", q."ageing_seconds", q."paused", q."throttler_state", q."throttler_problem", q."ranking", q."share", CASE
+    WHEN q.throttle_limit < 1 THEN (SELECT j.rank FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $1 ORDER BY j.rank, j.id LIMIT 1)
+    WHEN COALESCE((SELECT CASE
+            WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
+            WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
+            ELSE j.throttle_factor END FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $2 ORDER BY j.rank, j.id LIMIT 1
+        ) < COALESCE(q.share, q.throttle_limit) + 0.0005 - (
+            SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
+            WHERE j.queue_id = q.id AND j.state IN ('running')
+        ), false)
+        OR (SELECT j.id FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $3 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL
+    THEN -9223372036854775806
+    WHEN q.share IS NOT NULL THEN (SELECT 9223372036854775807 FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $4 ORDER BY j.rank, j.id LIMIT 1) END AS first_rank,
+    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
+        j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
+        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_response,
+    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
+        j.state IN ('error') AND j.worker_id IS NULL
+        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_error
+FROM (SELECT q.*, COALESCE(k.high, 9223372036854775806) AS high,
+        COALESCE(k.is_strict, false) AS is_strict,
+        COALESCE(k.low, -9223372036854775806) AS low FROM hipq_queue q
+    LEFT JOIN (SELECT (r ->> 0)::bigint AS id,
+        (r ->> 1)::bigint AS high,
+        (r ->> 2)::boolean AS is_strict,
+        (r ->> 3)::bigint AS low FROM (SELECT r FROM jsonb_array_elements($5::jsonb) AS r LIMIT $6) AS e) k
+    ON k.id = q.id) q
+WHERE q.instance = $7 AND (q.name IN (SELECT * FROM jsonb_array_elements_text($8::jsonb))) = $9
+ORDER BY q.id;
 END $$

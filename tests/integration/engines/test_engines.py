@@ -195,6 +195,28 @@ def test_in_a_strict_queue_the_first_due_job_must_fit(
     assert looked(engine, queue)[0] is has_room
 
 
+@pytest.mark.parametrize(
+    ("limit", "share", "is_hungry"), [(3, 2, False), (3, 1, True), (3, None, False), (0, 0, False)]
+)
+def test_a_look_sees_a_shard_that_needs_a_larger_share(
+    engine: Engine, worker: Worker, limit: int, share: int | None, is_hungry: bool
+) -> None:
+    Queue.objects.create(name="q", throttle_limit=limit, share=share)
+    first, _ = add(2, queue="q")
+
+    def hunger() -> bool:
+        [work] = engine.probe_queues(Worker(queues=["q"]), timezone.now(), {})
+        return work.is_hungry
+
+    claim(engine, [first], worker)
+    with_due = hunger()
+    add(queue="q", throttle_factor=0)
+    with_critical = hunger()
+    Job.objects.waiting().delete()
+
+    assert (with_due, with_critical, hunger()) == (is_hungry, False, False)
+
+
 def test_a_look_sees_responses_and_errors_in_nobodys_hands(engine: Engine, worker: Worker) -> None:
     queue = Queue.objects.create(name="q")
     answered, failed = add(2, queue="q")
