@@ -17,8 +17,9 @@ ANSWER_SECONDS = 2
 def answering(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Open a connection to PostgreSQL that waits for nothing for more than two seconds.
 
-    It has no part in the transactions of this thread, and none of a pool. Raise Django's
-    `OperationalError` if the server does not answer.
+    It has no part in the transactions of this thread, and none of a pool. What the block does is
+    one transaction, which is rolled back. Raise Django's `OperationalError` if the server does not
+    answer.
     """
     connection = connections[using].copy()
     options = {**connection.settings_dict["OPTIONS"]}
@@ -27,9 +28,11 @@ def answering(using: str) -> Iterator[BaseDatabaseWrapper]:
     options |= {"connect_timeout": ANSWER_SECONDS, "tcp_user_timeout": milliseconds}
     connection.settings_dict = {**connection.settings_dict, "OPTIONS": options}
     with closing(connection):
+        connection.set_autocommit(False)  # behind a pooler others use the same session
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{milliseconds}"])
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{milliseconds}"])
         yield connection
+        connection.rollback()
 
 
 def answers(using: str) -> bool:

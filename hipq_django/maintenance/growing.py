@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from django.apps import apps
 from django.db import OperationalError, transaction
@@ -20,7 +21,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError, ShardError
 from hipq_django.models import Job, Queue, ShardMap, Transfer
 from hipq_django.models.job import JobQuerySet
-from hipq_django.sharding.map import forget, made_of
+from hipq_django.sharding.map import forget, made_of, map_of
 
 Rows = Mapping[str, ShardMap | None]
 
@@ -55,6 +56,9 @@ def settle(config: InstanceSettings) -> None:
 
     Raise `ShardError` while live jobs are there.
     """
+    forget()
+    used = len(map_of(config).shards)
+    config = replace(config, shards=config.shards[:used])  # not those that `add` will add
     _check_shards(config, "Nothing was settled")
     rows = _stored(config)
     if None in rows.values():

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from django.db import Error
 from django.db.models import F, Sum
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.answering import answers
+from hipq_django.database.errors import in_one_line
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.sharding import Shard
 from hipq_django.models import Queue, Transfer
@@ -103,8 +105,11 @@ def look_at_shards(config: InstanceSettings) -> ShardsState:
 def _state(config: InstanceSettings, shard: Shard) -> ShardState:
     if config.is_sharded and not answers(shard.alias):
         return ShardState(shard, f"{shard.alias} does not answer")
-    with looks_only(shard.alias):
-        return ShardState(shard, "", _queues(config))
+    try:
+        with looks_only(shard.alias):
+            return ShardState(shard, "", _queues(config))
+    except Error as error:  # an empty database, in the place of one that was lost
+        return ShardState(shard, f"{shard.alias}: {in_one_line(error)}")
 
 
 def _queues(config: InstanceSettings) -> list[QueueShare]:

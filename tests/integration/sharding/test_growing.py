@@ -204,6 +204,16 @@ def test_adding_waits_for_settling(
     )
 
 
+def test_settling_asks_no_shard_that_is_not_added_yet(sharded: InstanceSettings) -> None:
+    """Else each of `add` and `settle` would wait for the other."""
+    JobFactory.create(job_key="order-42")
+    said("add")
+
+    growing.settle(replace(sharded, shards=("default", "other", "nowhere")))
+
+    assert [row and row[:3] for row in maps()] == [(0, 2, 2), (1, 2, 2)]
+
+
 def test_a_lost_shard_comes_back_empty_with_the_counters_of_the_others(
     sharded: InstanceSettings,
 ) -> None:
