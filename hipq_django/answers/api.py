@@ -6,7 +6,8 @@ that cannot be stored are refused, with nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -36,6 +37,13 @@ from hipq_django.models import Answer, Job
 from hipq_django.models.answer import MAX_MESSAGE_ID_CHARS
 from hipq_django.models.naming import Keyed, pruned, twin, verb
 from hipq_django.models.undeclared_names import check_declared
+from hipq_django.sharding import routing
+
+ANSWER_FOR = "answer for"
+"""What an error calls an answer by which no verb was called."""
+
+Opened = Callable[[str], AbstractContextManager[None]]
+"""Opens a transaction in a database, as `write_transaction` does."""
 
 
 @verb
@@ -46,6 +54,7 @@ def complete(
     message_id: str | None = None,
     part: str | None = None,
     instance: str = DEFAULT,
+    shard_key: str | None = None,
 ) -> Answer:
     """Store the response to a job and settle the job by it.
 
@@ -66,6 +75,7 @@ def fail(
     message_id: str | None = None,
     part: str | None = None,
     instance: str = DEFAULT,
+    shard_key: str | None = None,
 ) -> Answer:
     """Store an error as the answer to a job; its retry handler or policy decides what follows.
 
@@ -89,29 +99,34 @@ def _receive(
     if isinstance(job, Job):
         return _receive_for(job, kind, payload, message_id, part)
     check_declared(instance, job.job_type, job.verb)
-    answer = NewAnswer(job.job_type, job.job_key, message_id=message_id, part=part)
-    return receive_one(answer, kind, payload, instance)
+    named = {"message_id": message_id, "part": part, "shard_key": job.shard_key}
+    answer = NewAnswer(job.job_type, job.job_key, **named)
+    return receive_one(answer, kind, payload, instance, job.verb)
 
 
-def receive_one(answer: NewAnswer, kind: str, payload: Any, instance: str) -> Answer:
+def receive_one(
+    answer: NewAnswer, kind: str, payload: Any, instance: str, verb: str = ANSWER_FOR
+) -> Answer:
     """Store the answer of another system; of `answer` its payload does not count.
 
     Job types that this process does not declare are taken too: the sender is not to blame.
     """
-    return _receive_by_key(_message(instance, answer, kind, payload))
+    message = _message(instance, answer, kind, payload, verb)
+    return _receive_by_key(message, arrival.database_of(message))
 
 
 def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> list[Answer]:
     """Store many answers in one transaction, all or none, and settle their jobs by them.
 
-    Each does what `complete` or `fail` would do. Return the stored answers in the same order. Raise
-    `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
+    Each does what `complete` or `fail` would do. In a sharded instance there is a transaction for
+    each shard. Return the stored answers in the same order. Raise `InvalidAnswerError`, with
+    nothing changed, if one of them cannot be stored.
     """
     with collector_paused():
         messages = [incoming_from(answer, instance) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
-    return receive_messages(messages, instance)
+    return receive_messages(messages)
 
 
 areceive_many = sync_to_async(receive_many)
@@ -133,7 +148,7 @@ def incoming_from(
             )
     if answer.message_id is None:
         answer = replace(answer, message_id=_id_within(source, broker_id))
-    return _message(instance, answer, kind, payload)
+    return _message(instance, answer, kind, payload, ANSWER_FOR)
 
 
 def malformed_message(
@@ -141,14 +156,17 @@ def malformed_message(
 ) -> IncomingAnswer:
     """Return a malformed message, to be kept: `raw` is its content, `problem` says what is wrong.
 
-    An id that cannot be stored is dropped.
+    An id that cannot be stored is dropped. It is kept in the first shard.
     """
     try:
         known_id = _id_within(source, broker_id)
     except InvalidAnswerError:
         known_id = NONE
     kind = Answer.Kind.MALFORMED
-    return IncomingAnswer(instance, NONE, NONE, kind, to_json(raw), known_id, problem=problem)
+    databases = get_instance(instance).shards[:1]
+    return IncomingAnswer(
+        instance, NONE, NONE, kind, to_json(raw), known_id, problem=problem, databases=databases
+    )
 
 
 def _id_within(source: str, broker_id: object) -> str:
@@ -163,19 +181,34 @@ def _id_within(source: str, broker_id: object) -> str:
     return own if len(own) <= MAX_MESSAGE_ID_CHARS else sha256(own.encode()).hexdigest()
 
 
-def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[Answer]:
-    """Store checked messages in one transaction, all or none; return their answers in order."""
-    using = get_instance(instance).database
-    if not messages:
-        return []
+def receive_messages(
+    messages: Sequence[IncomingAnswer], opened: Opened = write_transaction
+) -> list[Answer]:
+    """Store checked messages; return their answers in order.
+
+    All of one database, or none, in a transaction that `opened` opens.
+    """
+    parts: dict[str, list[int]] = {}
+    for place, message in enumerate(messages):
+        parts.setdefault(arrival.database_of(message), []).append(place)
+    answers: dict[int, Answer] = {}
+    for using, places in parts.items():
+        stored = _receive_together([messages[place] for place in places], using, opened)
+        answers |= zip(places, stored, strict=True)
+    return [answers[place] for place in range(len(messages))]
+
+
+def _receive_together(
+    messages: Sequence[IncomingAnswer], using: str, opened: Opened
+) -> list[Answer]:
     messages = [arrival.under_name_of_job(message, using) for message in messages]
     try:
-        with write_transaction(using), collector_paused():
+        with opened(using), collector_paused():
             return arrival.receive_together(messages, clock.now(using), using)
     except IntegrityError:
         # Another one stored a message with one of the ids at the same moment.
-        with write_transaction(using):
-            return [_receive_by_key(message) for message in messages]
+        with opened(using):
+            return [_receive_by_key(message, using) for message in messages]
 
 
 def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
@@ -184,7 +217,7 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
     The URL is valid as long as the job lives: an attempt that was never answered may still settle
     the job after its timeout.
     """
-    using = get_instance(token.instance).database
+    using = routing.of_id(token.instance, token.job_id)
     payload = _checked_payload(kind, payload)
     found = engine_for(using).type_and_key_of(token.job_id, token.create_time)
     if found is not None:
@@ -229,7 +262,9 @@ def assign(answer: Answer, job_id: int) -> Answer:
     return fresh
 
 
-def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> IncomingAnswer:
+def _message(
+    instance: str, answer: NewAnswer, kind: str, payload: Any, verb: str
+) -> IncomingAnswer:
     """Return the checked message; the payload of `answer` is ignored."""
     job_type, job_key = answer.job_type, answer.job_key
     if job_key is None or job_key == NONE:
@@ -243,8 +278,14 @@ def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> Incom
         raise InvalidAnswerError(f"answer: {error}") from error
     payload, part = _checked_payload(kind, payload), _checked_part(answer.part)
     message_id = _checked_message_id(answer.message_id)
-    names = names_of(instance, name)
-    return IncomingAnswer(instance, name, key, kind, payload, message_id, part=part, names=names)
+    try:
+        databases = routing.of_key(instance, key, answer.shard_key, f"{verb} {name!r}")
+    except InvalidJobError as error:
+        raise InvalidAnswerError(str(error)) from error
+    return IncomingAnswer(
+        instance, name, key, kind, payload, message_id, part=part,
+        names=names_of(instance, name), databases=databases,
+    )  # fmt: skip
 
 
 def _checked_payload(kind: str, payload: Any) -> Any:
@@ -284,8 +325,7 @@ def _checked_message_id(message_id: object) -> str:
     )
 
 
-def _receive_by_key(message: IncomingAnswer) -> Answer:
-    using = get_instance(message.instance).database
+def _receive_by_key(message: IncomingAnswer, using: str) -> Answer:
     if len(message.names) > 1:
         message = arrival.under_name_of_job(message, using)
         # No constraint keeps one away that is stored under another of these names.

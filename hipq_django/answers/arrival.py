@@ -110,6 +110,25 @@ def new_answer(
 # Finding the job: which job a message is for
 
 
+def database_of(message: IncomingAnswer) -> str:
+    """Return the database of the job that a message is for.
+
+    While jobs may be where their keys were before shards were added, that is asked too.
+    """
+    first, *former = message.databases
+    if not former:
+        return first
+    if any(find_by_message_id(message, using) for using in former):
+        return former[0]
+    names = message.names or [message.job_type]
+    jobs = [
+        Job.objects.using(using).with_key(message.job_key, message.instance, names)
+        for using in message.databases
+    ]
+    found = (*(rows.live() for rows in jobs), *(rows.final() for rows in jobs))
+    return next((rows.db for rows in found if rows.exists()), first)
+
+
 def under_name_of_job(message: IncomingAnswer, using: str) -> IncomingAnswer:
     """Return the message under the name that its job has, where the code knows the type by several.
 

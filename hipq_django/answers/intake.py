@@ -34,12 +34,11 @@ class Intake:
 
     def __init__(self, config: InstanceSettings, settings: SourceSettings) -> None:
         self._instance = config.name
-        self._using = config.database
         self._source = settings.name
         self._map: Callable[[Received], Any] = settings.map_function()
 
     def take_all(self, received: Sequence[Received]) -> None:
-        """Read and store messages, all in one transaction; raise if that is not possible."""
+        """Read and store messages, all in a transaction for each shard; raise if that fails."""
         messages = [message for each in received if (message := self._read(each)) is not None]
         self._store(messages)
 
@@ -51,8 +50,7 @@ class Intake:
 
     def _store(self, messages: Sequence[IncomingAnswer]) -> None:
         if messages:
-            with bounded_transaction(self._using):
-                receive_messages(messages, self._instance)
+            receive_messages(messages, bounded_transaction)
 
     def _read(self, received: Received) -> IncomingAnswer | None:
         try:

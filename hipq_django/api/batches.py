@@ -36,6 +36,7 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
 from hipq_django.models.batch import MAX_BATCH_NAME_CHARS
 from hipq_django.models.catalog import get_job_type
+from hipq_django.sharding import routing
 
 P = ParamSpec("P")
 
@@ -157,7 +158,7 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     there is no such batch.
     """
     place = batch.instance if isinstance(batch, Batch) else instance
-    using = get_instance(place).database
+    using = routing.of_id(place, batch.pk if isinstance(batch, Batch) else batch)
     row = find_batch(batch, place, using)
     said = checked_reason(reason) or f"{row} was cancelled"
     cancelled = 0

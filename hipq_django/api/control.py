@@ -27,7 +27,12 @@ from hipq_django.models.naming import Keyed, job_of, pruned, twin, verb
 
 @verb
 def cancel(
-    job: Job | Keyed, reason: str = "", *, descendants: bool = False, instance: str = DEFAULT
+    job: Job | Keyed,
+    reason: str = "",
+    *,
+    descendants: bool = False,
+    instance: str = DEFAULT,
+    shard_key: str | None = None,
 ) -> Job:
     """Make a live job final with the outcome cancelled; bring `job` up to date and return it.
 
@@ -71,7 +76,9 @@ def cancel_page(reason: str, page: Sequence[Job], using: str) -> dict[int, str]:
 
 
 @verb
-def reschedule(job: Job | Keyed, at: datetime, *, instance: str = DEFAULT) -> Job:
+def reschedule(
+    job: Job | Keyed, at: datetime, *, instance: str = DEFAULT, shard_key: str | None = None
+) -> Job:
     """Give a waiting job another time, an aware datetime; bring `job` up to date and return it.
 
     If the time is outside the job's time windows, the next time inside them is used. Raise
@@ -83,7 +90,9 @@ def reschedule(job: Job | Keyed, at: datetime, *, instance: str = DEFAULT) -> Jo
 
 
 @verb
-def reprioritize(job: Job | Keyed, priority: int, *, instance: str = DEFAULT) -> Job:
+def reprioritize(
+    job: Job | Keyed, priority: int, *, instance: str = DEFAULT, shard_key: str | None = None
+) -> Job:
     """Give a waiting job another priority, lower is sooner; bring `job` up to date and return it.
 
     Raise `InvalidJobError` unless the job is waiting.
@@ -114,7 +123,7 @@ def _lock_waiting(job: Job) -> None:
 
 
 @verb
-def run_now(job: Job | Keyed, *, instance: str = DEFAULT) -> Job:
+def run_now(job: Job | Keyed, *, instance: str = DEFAULT, shard_key: str | None = None) -> Job:
     """Let a waiting job run as soon as the limit, throttlers and pause of its queue allow.
 
     Its time windows are dropped, and so is what it waits for. Raise `InvalidJobError` unless it is

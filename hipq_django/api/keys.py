@@ -79,6 +79,14 @@ def have_not_started(found: Iterable[Job], using: str) -> bool:
     return len(for_share(rows.order_by("pk").only("pk"))) == len(waiting)
 
 
+def check_free(rows: Sequence[Job], using: str, verb: str | None) -> None:
+    """Raise `DuplicateJobKeyError` if another job has the place of one of these rows."""
+    found = holders(rows, using)
+    for row in rows:
+        if holder := holder_of(row, found):
+            raise taken(row, holder, verb)
+
+
 def live_with_key(key: str, job: Job, using: str) -> Job | None:
     """Return the live job of the same type that has the key."""
     jobs = Job.objects.using(using).select_related("queue", "job_type")

@@ -17,7 +17,7 @@ from hipq_django import transitions
 from hipq_django.api.control import cancel_page
 from hipq_django.api.keys import holders, places_of, under_key
 from hipq_django.api.pages import ManyResult, Perform, in_pages, pages_of
-from hipq_django.api.requeueing import copy_of_final, store_copies
+from hipq_django.api.requeueing import copy_of_final, place_of_copy, store_copies
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
 from hipq_django.dependencies.following import drop_needs
@@ -80,6 +80,9 @@ def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
     again = Job.objects.using(using).filter(origin__in=[job.pk for job in page])
     for pk in again.values_list("origin_id", flat=True):
         reasons.setdefault(pk or 0, "it was requeued already")
+    for job in page:  # a second call could not know that this one has requeued it there
+        if (place := place_of_copy(job)) != using:
+            reasons.setdefault(job.pk, f"its key leads to {place} by now; requeue it by itself")
     origins = [job for job in page if job.pk not in reasons]
     return reasons | under_key(_store_copies, origins, using)
 

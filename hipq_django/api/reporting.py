@@ -15,7 +15,6 @@ from hipq_django import events, transitions
 from hipq_django.answers import arrival, early
 from hipq_django.answers.callback_urls import Token
 from hipq_django.api.keys import live_with_key, under_key
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import bounded_transaction
@@ -35,6 +34,7 @@ from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.models.naming import Keyed, jobs_with_key, twin, verb
+from hipq_django.sharding import routing
 
 CAP_IN_TIMEOUTS = 10
 MAX_MESSAGE_CHARS = 500
@@ -42,7 +42,12 @@ MAX_MESSAGE_CHARS = 500
 
 @verb
 def progress(
-    job: Job | Keyed, percent: float, message: str = "", *, instance: str = DEFAULT
+    job: Job | Keyed,
+    percent: float,
+    message: str = "",
+    *,
+    instance: str = DEFAULT,
+    shard_key: str | None = None,
 ) -> bool:
     """Store the progress of a running job; return whether it is running.
 
@@ -53,7 +58,9 @@ def progress(
 
 
 @verb
-def extend(job: Job | Keyed, seconds: float, *, instance: str = DEFAULT) -> datetime | None:
+def extend(
+    job: Job | Keyed, seconds: float, *, instance: str = DEFAULT, shard_key: str | None = None
+) -> datetime | None:
     """Move the deadline of a running job by `seconds`; return the new one.
 
     An attempt never lasts longer than the `max_timeout` of its job type, counted from its start; by
@@ -146,7 +153,9 @@ def _meant(job: Job | Keyed, instance: str) -> Meant:
     if isinstance(job, Job):
         return Meant(Job.objects.using(job.using).row_of(job), None, {"job_id": job.pk})
     named = {"job_type": job.job_type, "job_key": job.job_key}
-    return Meant(jobs_with_key(job, instance).live(), None, named)
+    first, *others = [rows.live() for rows in jobs_with_key(job, instance)]
+    rows = next((rows for rows in (first, *others) if rows.exists()), first) if others else first
+    return Meant(rows, None, named)
 
 
 def _meant_by_attempt(job: Job) -> Meant:
@@ -154,7 +163,7 @@ def _meant_by_attempt(job: Job) -> Meant:
 
 
 def _meant_by_token(token: Token) -> Meant:
-    using = get_instance(token.instance).database
+    using = routing.of_id(token.instance, token.job_id)
     return _of_attempt(token.rows(using), token.job_id, token.attempt)
 
 

@@ -11,7 +11,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from hipq_django.api.building import hold, new_job
 from hipq_django.api.control import read_row
 from hipq_django.api.enqueueing import announce_new, insert_all
-from hipq_django.api.keys import check_distinct
+from hipq_django.api.keys import check_distinct, check_free
+from hipq_django.conf.instances import on_shard
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import for_key_share
@@ -21,23 +22,33 @@ from hipq_django.dependencies.following import store
 from hipq_django.dependencies.needs import without_success
 from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.job_options import CHANGED, checks
+from hipq_django.domain.sharding import key_of_row
 from hipq_django.domain.states import UNSUCCESSFUL, Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
+from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.models.naming import Keyed, job_of, twin, verb
+from hipq_django.sharding import routing
 
 MOST_LOOKED_AT = 100
 
 
 @verb
-def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAULT) -> Job:
+def requeue(
+    job: Job | Keyed,
+    *,
+    dependents: bool = False,
+    instance: str = DEFAULT,
+    shard_key: str | None = None,
+) -> Job:
     """Create a new job from a final one, with the same values; return it.
 
     Its `origin` is the old job, which stays as it is and whose `inputs` it has; in the place of a
     job that did not succeed it follows the newest that was requeued from that. With `dependents`
     the jobs that were cancelled because this one did not succeed are requeued too, and linked as
-    before; a job of a batch stays in the same batch. Raise `InvalidJobError` for a job that is not
-    final, `DuplicateJobKeyError` if its key is in use again.
+    before; a job of a batch stays in the same batch. If the job's key leads to another shard by
+    now, the new job is there, without an origin and inputs; not so with `dependents`. Raise
+    `InvalidJobError` for a job that is not final, `DuplicateJobKeyError` if its key is in use.
     """
     origin = job_of(job, instance, final=True)
     check_commits(origin.using)
@@ -49,7 +60,8 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
         )
     if dependents:
         return _requeue_with_dependents(origin)
-    fresh = copy_of_final(origin)
+    using = place_of_copy(origin)
+    fresh = copy_of_final(origin) if using == origin.using else _copy_in(using, origin)
     store_copies({origin.pk: fresh}, fresh.using)
     return fresh
 
@@ -233,11 +245,31 @@ def _link_again(links: Iterable[Any], copies: Mapping[int, Job], using: str) -> 
 
 def copy_of_final(job: Job) -> Job:
     """Return an unsaved job with the values of a final one, which is its origin."""
-    names = (*checks(CHANGED), "waiting_key", "schedule_id", "due_time", "shard_key")
-    values = {name: getattr(job, name) for name in names}
-    fresh = new_job(job.queue, job.job_type, clock.now(job.using), **values)
+    fresh = new_job(job.queue, job.job_type, clock.now(job.using), **_values(job))
     fresh.origin = job
     return fresh
+
+
+def _values(job: Job) -> dict[str, Any]:
+    names = (*checks(CHANGED), "waiting_key", "schedule_id", "due_time", "shard_key")
+    return {name: getattr(job, name) for name in names}
+
+
+def place_of_copy(job: Job) -> str:
+    """Return the database of a new job from a final one: that of its key, not of schedules."""
+    keys = (job.shard_key, job.job_key, job.waiting_key, job.kept_key)
+    key = "" if job.schedule_id else key_of_row(*keys)
+    return routing.of_requeued(job.queue.instance, job.using, key)
+
+
+def _copy_in(using: str, job: Job) -> Job:
+    """Return an unsaved job for another shard; raise if a job has its key where it was before."""
+    check_free([copy_of_final(job)], job.using, "requeue")
+    instance = job.queue.instance
+    with on_shard(instance, using):
+        queue = get_queue(instance, job.queue.name)
+        job_type = get_job_type(instance, job.job_type.name)
+    return new_job(queue, job_type, clock.now(using), **_values(job))
 
 
 arequeue = twin(requeue)

@@ -10,7 +10,6 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.states import ENDED, NONE, Outcome
 from hipq_django.domain.validation import id_from, number_in
@@ -24,6 +23,7 @@ from hipq_django.job_types.current import current_job
 from hipq_django.models import Job
 from hipq_django.models.masking import shown
 from hipq_django.models.naming import pruned
+from hipq_django.sharding import routing
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """How many seconds pass between two looks at a job, at first and at most."""
@@ -36,10 +36,11 @@ def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
 
     Raise `JobNotFoundError` if the instance has no such job: it was pruned, or never existed.
     """
-    using = get_instance(instance).database
-    rows = Job.objects.using(using).select_related("queue", "job_type")
     pk = id_from(job_id)
-    found = None if pk is None else rows.filter(queue__instance=instance, pk=pk).first()
+    found = None
+    if pk is not None:
+        rows = Job.objects.using(routing.of_id(instance, pk)).select_related("queue", "job_type")
+        found = rows.filter(queue__instance=instance, pk=pk).first()
     if found is None:
         raise JobNotFoundError(
             f"instance {instance!r} has no job {job_id!r:.100}: it was pruned, or never existed."

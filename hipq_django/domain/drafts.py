@@ -147,7 +147,7 @@ class NewAnswer:
 
     It is a response (even None) unless an `error` other than None is given, which is text or JSON.
     `message_id` is the sender's own id of the message. If the job waits for several
-    answers, `part` is the name of this one.
+    answers, `part` is the name of this one. `shard_key` is that of the job, if it has one.
     """
 
     job_type: str
@@ -157,6 +157,7 @@ class NewAnswer:
     error: Any = field(default=None, repr=False)
     message_id: str | None = None
     part: str | None = None
+    shard_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ class IncomingAnswer:
     `attempt` is the attempt that a signed callback URL was made for; None if the answer finds its
     job by the key. `problem` says what is wrong with a malformed message, `part` which of several
     answers this is. `names` are all names of the job type, if the code knows it by several.
+    `databases` are the aliases of those where its job may be, in the order in which they are asked.
     """
 
     instance: str
@@ -178,6 +180,7 @@ class IncomingAnswer:
     problem: str = NONE
     part: str = UNNAMED
     names: Sequence[str] = ()
+    databases: Sequence[str] = ()
 
 
 def as_incoming(answer: Answer, names: Sequence[str] = ()) -> IncomingAnswer:

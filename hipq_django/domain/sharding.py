@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from hipq_django.domain.redaction import quoted
+from hipq_django.domain.states import NONE
 from hipq_django.exceptions import InvalidJobError
 
 MAX_SHARDS = 64
@@ -61,6 +62,13 @@ def number_of_id(row_id: int, first_id: int) -> int:
 def has_moved(key: str, number: int, count_before: int, count: int) -> bool:
     """Return whether a key that was in this shard before others were added is in another now."""
     return number_of_key(key, count_before) == number != number_of_key(key, count)
+
+
+def key_of_row(
+    shard_key: str | None, job_key: str, waiting_key: str | None, kept_key: str | None
+) -> str:
+    """Return the key that says where a job is, by its columns; empty if it has none."""
+    return shard_key or (job_key if job_key != NONE else waiting_key or kept_key or "")
 
 
 def first_id_of_shard(number: int, first_id: int) -> int:

@@ -16,7 +16,7 @@ from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
 from hipq_django.database.sequences import go_on, locked_sequences
 from hipq_django.database.transactions import bound_lock_waits
-from hipq_django.domain.sharding import MAX_SHARDS, first_id_of_shard, has_moved
+from hipq_django.domain.sharding import MAX_SHARDS, first_id_of_shard, has_moved, key_of_row
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError, ShardError
 from hipq_django.models import Job, Queue, ShardMap, Transfer
@@ -138,15 +138,9 @@ def _number_moved(config: InstanceSettings, number: int, base: MapRow) -> int:
     live = _jobs(config).live().filter(has_key, schedule_id=None)
     keys = live.values_list("shard_key", "job_key", "waiting_key", "kept_key")
     return sum(
-        has_moved(_first_key(*each), number, base.count_before, base.count)
+        has_moved(key_of_row(*each), number, base.count_before, base.count)
         for each in keys.iterator()
     )
-
-
-def _first_key(
-    shard_key: str | None, job_key: str, waiting_key: str | None, kept_key: str | None
-) -> str:
-    return shard_key or (job_key if job_key != NONE else waiting_key or kept_key or "")
 
 
 # What is written

@@ -18,13 +18,14 @@ from typing import (
 
 from asgiref.sync import sync_to_async
 
-from hipq_django.conf.instances import get_instance, is_replica
+from hipq_django.conf.instances import is_replica
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import names_of
 from hipq_django.models.job import Job, JobQuerySet
 from hipq_django.models.undeclared_names import check_declared
+from hipq_django.sharding import routing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,6 +38,7 @@ class Keyed(NamedTuple):
     job_type: str
     job_key: str
     verb: str
+    shard_key: str | None = None
 
 
 class JobVerb(Protocol, Generic[P, R_co]):
@@ -53,7 +55,8 @@ class JobVerb(Protocol, Generic[P, R_co]):
 def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> JobVerb[P, R]:
     """Let a function that takes a `Job` or a `Keyed` be called with a job, or with type and key.
 
-    The text of an `InvalidJobError` begins with the name of the verb.
+    A `shard_key` belongs to the key. The text of an `InvalidJobError` begins with the name of the
+    verb.
     """
     name = core.__name__
 
@@ -66,7 +69,8 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> JobVerb[P, R]:
             which, rest = _keyed(name, args, options)
             return core(which, *rest, **options)
         except InvalidJobError as error:
-            error.args = (f"{name}: {error}",)
+            if not str(error).startswith(f"{name} "):
+                error.args = (f"{name}: {error}",)
             raise
 
     return cast("JobVerb[P, R]", call)
@@ -78,7 +82,7 @@ def _keyed(name: str, args: Sequence[Any], options: dict[str, Any]) -> tuple[Key
     given = [*args[:2], *named]
     if len(given) < 2 or not isinstance(given[0], str):
         raise TypeError(f"{name}: give a Job, or a job type and a key, and not {given!r:.200}.")
-    return Keyed(given[0], given[1], name), args[2:]
+    return Keyed(given[0], given[1], name, options.pop("shard_key", None)), args[2:]
 
 
 def twin(sync: JobVerb[P, R]) -> JobVerb[P, Coroutine[Any, Any, R]]:
@@ -90,7 +94,7 @@ def _check_job(job: Job) -> None:
     if job.pk is None:
         raise InvalidJobError("the job was never enqueued.")
     if is_replica(job.using):  # a router has read it there
-        job.stand_for_row_in(get_instance(job.queue.instance).database)
+        job.stand_for_row_in(routing.of_id(job.queue.instance, job.pk))
 
 
 def pruned(job: Job) -> InvalidJobError:
@@ -108,19 +112,20 @@ def job_of(which: Job | Keyed, instance: str, *, final: bool = False) -> Job:
     """
     if isinstance(which, Job):
         return which
-    rows = jobs_with_key(which, instance).select_related("queue", "job_type")
-    ways = [rows.live(), rows.final().order_by("-pk")]
-    for found in reversed(ways) if final else ways:
+    places = [rows.select_related("queue", "job_type") for rows in jobs_with_key(which, instance)]
+    live, ended = [r.live() for r in places], [r.final().order_by("-pk") for r in places]
+    for found in (*ended, *live) if final else (*live, *ended):
         if job := found.first():
             return job
     raise InvalidJobError(f"job type {which.job_type!r} has no job with key {which.job_key!r}.")
 
 
-def jobs_with_key(which: Keyed, instance: str) -> JobQuerySet:
-    """Return the jobs with a key, of all names of a type."""
+def jobs_with_key(which: Keyed, instance: str) -> list[JobQuerySet]:
+    """Return the jobs with a key, of all names of a type, in each database where they may be."""
     job_type, job_key = checked_type_name(which.job_type), checked_key(which.job_key)
     if job_key == NONE:
         raise InvalidJobError("job_key None names no job; give the job, or its key.")
     check_declared(instance, job_type, which.verb)
-    using, names = get_instance(instance).database, names_of(instance, job_type)
-    return Job.objects.using(using).with_key(job_key, instance, names)
+    where, names = f"{which.verb} {job_type!r}", names_of(instance, job_type)
+    databases = routing.of_key(instance, job_key, which.shard_key, where)
+    return [Job.objects.using(each).with_key(job_key, instance, names) for each in databases]

@@ -45,7 +45,9 @@ LATE = timedelta(seconds=5)
 
 
 @verb
-def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
+def explain(
+    job: Job | Keyed, *, instance: str = DEFAULT, shard_key: str | None = None
+) -> list[Reason]:
     """Return why `job` is not running, the most decisive reason first.
 
     Empty for a waiting job that the next pass of a worker will start, and for one whose handler

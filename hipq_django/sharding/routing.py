@@ -18,20 +18,46 @@ from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.sharding import Shard, checked_shard_key
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, is_id
-from hipq_django.exceptions import ShardError
+from hipq_django.exceptions import InvalidJobError, ShardError
 from hipq_django.job_types.current import current_job
 from hipq_django.sharding.map import map_of
 
 SAME_KEY = "jobs that wait for each other need the same shard_key."
 
 
-def of_id(instance: str, row_id: int) -> str:
+def of_id(instance: str, row_id: object) -> str:
     """Return the database of the row with an id; for an id of no shard, one that lacks it."""
     config = get_instance(instance)
-    if not config.is_sharded:
+    if not (config.is_sharded and is_id(row_id)):
         return config.database
     shard = map_of(config).of_id(row_id)
     return shard.alias if shard else config.shards[0]
+
+
+def of_key(instance: str, job_key: str, shard_key: str | None, where: str) -> list[str]:
+    """Return the databases where the job with a key may be: its shard, and its former one.
+
+    Raise `InvalidJobError`, which begins with `where`, if SHARD_KEY needs a `shard_key`.
+    """
+    config = get_instance(instance)
+    if shard_key is not None:
+        job_key = checked_shard_key(where, shard_key)
+    elif config.shard_key:
+        raise InvalidJobError(
+            f"{where}: SHARD_KEY says where its jobs are; give shard_key, or use the callback's "
+            "token."
+        )
+    if not config.is_sharded:
+        return [config.database]
+    found = map_of(config)
+    shards = [found.of_key(job_key), found.former_of_key(job_key)]
+    return [shard.alias for shard in shards if shard is not None]
+
+
+def of_requeued(instance: str, using: str, key: str) -> str:
+    """Return where a new job with the key of a final one goes; without one, it stays `using`."""
+    config = get_instance(instance)
+    return map_of(config).of_key(key).alias if config.is_sharded and key else using
 
 
 # New jobs

@@ -16,6 +16,7 @@ from hipq_django.domain.validation import checked_delay, checked_name, id_from
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
+from hipq_django.sharding import routing
 from hipq_django.signals import send
 from hipq_django.tasks_backend.configured import instance_of
 from hipq_django.tasks_backend.extension import KIND, TASKS
@@ -122,7 +123,7 @@ class HipqBackend(BaseTaskBackend):
         """Return the result of a task by its id; raise `TaskResultDoesNotExist`."""
         job, pk = None, id_from(result_id)
         if pk is not None:
-            job = find_job(pk, self.instance, KIND, get_instance(self.instance).database)
+            job = find_job(pk, self.instance, KIND, routing.of_id(self.instance, pk))
         if job is None:
             raise TaskResultDoesNotExist(
                 f"There is no task result {result_id!r:.100}: it was pruned, or never existed."

@@ -46,23 +46,25 @@ class MessageFormat:
     """How the parts of an answer are read from the payload of a message.
 
     `outcome` is a function payload → Response, ErrorResponse, or None for a message that is no
-    answer. `key` and `message_id` are functions payload → text, or the path of a field such as
-    "data.order_id". `job_type` is a name, or a function payload → name. Raise `ConfigurationError`
-    for anything else.
+    answer. `key`, `message_id` and `shard_key` are functions payload → text, or the path of a field
+    such as "data.order_id". `job_type` is a name, or a function payload → name. Raise
+    `ConfigurationError` for anything else.
     """
 
     job_type: str | Reader
     key: str | Reader
     outcome: Reader
     message_id: str | Reader | None = None
+    shard_key: str | Reader | None = None
     instance: str = DEFAULT
 
     def __post_init__(self) -> None:
         _check_job_type(self.job_type)
         _check_reader("key", self.key, "a function, or the path of a field such as 'data.order'")
         _check_reader("outcome", self.outcome, "a function", path=False)
-        if self.message_id is not None:
-            _check_reader("message_id", self.message_id, "a function, the path of a field, or None")
+        for option in ("message_id", "shard_key"):
+            if (reader := getattr(self, option)) is not None:
+                _check_reader(option, reader, "a function, the path of a field, or None")
 
     def receive(self, payload: Any) -> Answer | None:
         """Store the answer in a payload and return it; return None if the payload has no answer.
@@ -77,12 +79,15 @@ class MessageFormat:
                 f"the outcome is of type {type(outcome).__name__}; return Response(…), "
                 "ErrorResponse(…), or None for a message that is no answer."
             )
-        name, key, message_id = self.job_type, read("key", self.key, payload), self.message_id
+        name, key = self.job_type, read("key", self.key, payload)
         if not isinstance(name, str):
             name = read("job type", name, payload)
-        if message_id is not None:
-            message_id = read("message id", message_id, payload)
-        answer = NewAnswer(name, key, message_id=message_id, part=outcome.part)
+        named = {
+            option: read(option.replace("_", " "), reader, payload)
+            for option in ("message_id", "shard_key")
+            if (reader := getattr(self, option)) is not None
+        }
+        answer = NewAnswer(name, key, part=outcome.part, **named)
         if isinstance(outcome, Response):
             return receive_one(answer, Answer.Kind.RESPONSE, outcome.value, self.instance)
         return receive_one(answer, Answer.Kind.ERROR, outcome.error, self.instance)

@@ -49,6 +49,8 @@ class WebhookView(ReceivingView):
 
     Without it, the verifier's method `message_id` is called, if it has one.
     """
+    shard_key: Any = None
+    """Function payload → shard key of the job, or the path of a field, if the job was given one."""
     parse: Any = staticmethod(read_json)
     """Function raw body → payload."""
     instance: str = DEFAULT
@@ -59,7 +61,7 @@ class WebhookView(ReceivingView):
 
         Raise `UnknownOptionError` for an option that does not exist.
         """
-        known = (*_REQUIRED, "message_id", "parse", "instance")
+        known = (*_REQUIRED, "message_id", "shard_key", "parse", "instance")
         for option in options:
             if option not in known and not hasattr(cls, option):
                 raise UnknownOptionError(cls.__name__, option, known)
@@ -95,6 +97,7 @@ class WebhookView(ReceivingView):
             key=self.key,
             outcome=self.outcome,
             message_id=self._message_id_reader(),
+            shard_key=self.shard_key,
             instance=self.instance,
         )
 

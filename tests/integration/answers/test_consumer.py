@@ -278,10 +278,10 @@ def refuse(monkeypatch: pytest.MonkeyPatch, key: str, error: Exception) -> None:
     """Let no message with this key be stored."""
     real = api.receive_messages
 
-    def picky(messages: Any, instance: str) -> Any:
+    def picky(messages: Any, opened: Any) -> Any:
         if any(message.job_key == key for message in messages):
             raise error
-        return real(messages, instance)
+        return real(messages, opened)
 
     monkeypatch.setattr("hipq_django.answers.intake.receive_messages", picky)
 
@@ -322,10 +322,10 @@ def fail_three_times(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Let nothing be stored at first."""
     faults, real = [error] * 3, api.receive_messages
 
-    def sometimes(messages: Any, instance: str) -> Any:
+    def sometimes(messages: Any, opened: Any) -> Any:
         if faults:
             raise faults.pop()
-        return real(messages, instance)
+        return real(messages, opened)
 
     monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
 

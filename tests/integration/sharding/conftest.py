@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -10,9 +11,28 @@ from django.db import connections
 from pytest_django import Settings
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
+from hipq_django.maintenance import growing
 from hipq_django.sharding.map import forget
 
 ALIASES = ["default", "other"]
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(settings: Settings) -> Configure:
+    """Give the default instance options, beside those that it has."""
+
+    def configure_(**options: Any) -> None:
+        settings.HIPQ = {"default": {**settings.HIPQ["default"], **options}}
+
+    return configure_
+
+
+@pytest.fixture
+def shards(sharded: InstanceSettings) -> None:
+    """Two shards; `tenant-1` and `A` lead to the second, `tenant-7` and `a` to the first."""
+    growing.add(sharded)
+    forget()
 
 
 @pytest.fixture

@@ -8,19 +8,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
-from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.conf.instances import InstanceSettings
 from hipq_django.domain.redaction import quoted
 from hipq_django.exceptions import InvalidJobError, ShardError
 from hipq_django.job_types.current import CURRENT_JOB
 from hipq_django.models import Job
 from hipq_django.sharding import routing
 from tests.declaring import Declare
+from tests.integration.sharding.conftest import Configure
 
 pytestmark = [
     pytest.mark.postgres,
@@ -28,18 +26,8 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def shards(sharded: InstanceSettings) -> None:
-    """Two shards; `tenant-1` and `A` lead to the second, `tenant-7` and `a` to the first."""
-    call_command("hipq_shards", "add", verbosity=0)
-
-
 def by_region(new: hipq.NewJob) -> Any:
     return new.job_data.get("region")
-
-
-def use_shard_key(settings: Settings, shard_key: str) -> None:
-    settings.HIPQ = {"default": {**settings.HIPQ["default"], "SHARD_KEY": shard_key}}
 
 
 OF_A_CALL: list[tuple[dict[str, Any], str, str | None]] = [
@@ -74,9 +62,9 @@ BY_SETTING: list[tuple[str, Any, str | None, str | None]] = [
 
 @pytest.mark.parametrize(("shard_key", "data", "alias", "stored"), BY_SETTING, ids=str)
 def test_shard_key_of_the_setting_comes_before_the_job_key(
-    shards: None, settings: Settings, shard_key: str, data: Any, alias: str, stored: str | None
+    shards: None, configure: Configure, shard_key: str, data: Any, alias: str, stored: str | None
 ) -> None:
-    use_shard_key(settings, shard_key)
+    configure(SHARD_KEY=shard_key)
 
     job = hipq.enqueue("echo", data, job_key="a")
 
@@ -189,7 +177,7 @@ def test_what_is_no_shard_key_is_refused(
 
 
 def test_without_shards_the_shard_key_is_stored_and_all_else_as_before(
-    settings: Settings,
+    configure: Configure,
 ) -> None:
     for _ in range(2):  # what the type's row says is read again after the first
         hipq.enqueue("echo")
@@ -201,6 +189,6 @@ def test_without_shards_the_shard_key_is_stored_and_all_else_as_before(
 
     assert len(sent[0]) == len(sent[1]) == 1
     assert "shard" not in sent[0][0]
-    settings.HIPQ = {"default": {"SHARD_KEY": "tenant"}}
+    configure(SHARD_KEY="tenant")
     assert hipq.enqueue("echo", {"tenant": "A"}).shard_key == "A"
     assert hipq.enqueue("echo", {"tenant": "A"}, shard_key="B").shard_key == "B"
