@@ -27,8 +27,6 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
-from hipq_django.domain.throttling import fits
-
 ZERO = Decimal(0)
 
 LAPSE = timedelta(seconds=3)
@@ -90,12 +88,6 @@ class Holding:
     def heavy(self) -> FirstDue | None:
         """The first due job if it needs more than the base."""
         return self.first if self.level > self.base else None
-
-    @property
-    def is_hungry(self) -> bool:
-        """Whether the first due job does not fit."""
-        first = self.first
-        return first is not None and not fits(first.factor, self.running, self.limit, self.share)
 
     @property
     def idle(self) -> Decimal:

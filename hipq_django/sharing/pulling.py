@@ -8,10 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database.clock import steady
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain import shares
 from hipq_django.domain.shares import Visit
 from hipq_django.sharing.visits import ShardedQueue, SilentShardError, make_all
+
+LONG_SECONDS = 1.0
+AVOIDED_SECONDS = 10.0
+"""For how long a shard is not asked that has let a pull wait for long, and did not answer.
+
+Who waits in each pull comes too late for what the others owe.
+"""
+
+_silent: dict[str, float] = {}
+"""Since when such shards are avoided by this process, by the steady clock."""
 
 
 def pull(config: InstanceSettings, number: int, queue: str, aliases: Sequence[str]) -> Decimal:
@@ -24,11 +35,15 @@ def pull(config: InstanceSettings, number: int, queue: str, aliases: Sequence[st
     sharded = ShardedQueue(config, queue, aliases)
 
     def visit(visit: Visit) -> Any:
+        began = steady()
         try:
             return sharded.visit(visit, worker_transaction)
-        except SilentShardError:
+        except SilentShardError as error:
+            if steady() - began > LONG_SECONDS:
+                _silent[error.alias] = steady()
             return None
 
-    peers = [peer for peer in range(len(aliases)) if peer != number]
+    avoided = {alias for alias, since in _silent.items() if steady() - since < AVOIDED_SECONDS}
+    peers = [i for i, alias in enumerate(aliases) if i != number and alias not in avoided]
     random.shuffle(peers)
     return make_all(shares.pull(number, peers), visit)

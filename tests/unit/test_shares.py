@@ -54,6 +54,11 @@ class Shard:
                 self.allowed = self.load - own.share
 
     @property
+    def is_hungry(self) -> bool:
+        own = self.holding
+        return bool(self.due) and not fits(self.due[0].factor, self.load, own.limit, own.share)
+
+    @property
     def above(self) -> Decimal:
         return max(self.load - self.holding.share - self.holding.owed, ZERO)
 
@@ -99,7 +104,7 @@ class World:
     # Processes
 
     def start_pull(self, number: int) -> None:
-        if self.shards[number].look().is_hungry:
+        if self.shards[number].is_hungry:
             peers = [i for i in range(len(self.shards)) if i != number]
             self.random.shuffle(peers)
             self.pulls.append(self.process(shares.pull(number, peers)))

@@ -15,6 +15,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.shares import Holding, Visit
 from hipq_django.models import Job, JobType, Queue, ShardMap
 from hipq_django.models.catalog import queue_of
+from hipq_django.sharing import pulling
 from hipq_django.sharing.visits import ShardedQueue
 from tests.concurrency.conftest import session
 from tests.databases import make, on_server
@@ -96,6 +97,7 @@ def sharded(settings: Any, transactional_db: None) -> Callable[..., Bank]:
     def sharded(*aliases: str, limit: int = LIMIT) -> Bank:
         queues = {"bank": {"THROTTLE_LIMIT": limit}}
         settings.HIPQ = {"default": {"SHARDS": list(aliases), "QUEUES": queues}}
+        pulling._silent.clear()
         for number, alias in enumerate(aliases):
             ShardMap.objects.using(alias).create(
                 instance="default", number=number, count=len(aliases), count_before=1, first_id=0
