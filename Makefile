@@ -13,8 +13,8 @@ SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-all lint docs check messages bench \
-	bench-states soak chaos clean
+.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-orm test-all lint docs check messages \
+	bench bench-states soak chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -38,6 +38,9 @@ test-sqlite: $(VENV)/.test ## Run the commit suite on SQLite: all tests but the 
 
 test-postgres: $(VENV)/.test ## Run the tests of conformance on PostgreSQL: its own, or DATABASE_URL
 	$(ON_POSTGRES) $(PYTEST_ARGS)
+
+test-orm: $(VENV)/.test ## Run those of engines, scheduler and answers on PostgreSQL with ENGINE "orm"
+	HIPQ_TEST_ENGINE=orm $(ON_POSTGRES) $(addprefix tests/integration/,engines scheduler answers) $(PYTEST_ARGS)
 
 test-all: $(VENV)/.test ## Run all tests on both, in a quarter of an hour: each night, and before a release
 	$(ON_SQLITE) --all $(PYTEST_ARGS)

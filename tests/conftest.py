@@ -55,6 +55,8 @@ def _reasons_to_skip() -> dict[str, str]:
         reasons["postgres"] = "needs PostgreSQL: HIPQ_TEST_DATABASE=postgres"
     else:
         reasons["embedded"] = "is about the embedded default: HIPQ_TEST_DATABASE=sqlite"
+    if os.environ.get("HIPQ_TEST_ENGINE") == "orm":
+        reasons["fast"] = "is about the statements of the other engines"
     if not CHROMIUM.exists():
         reasons["browser"] = f"needs Debian's package chromium: there is no {CHROMIUM}"
     return reasons

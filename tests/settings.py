@@ -41,15 +41,17 @@ if env.str("HIPQ_TEST_ROUTER", default="") == "replica":
     DATABASE_ROUTERS = ["tests.router.ReplicaRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SHARDS = env.json("HIPQ_TEST_SHARDS", default=None)
+ENGINE = env.str("HIPQ_TEST_ENGINE", default="auto")
 HIPQ = {
     "default": {
         **({"SHARDS": SHARDS} if SHARDS else {"DATABASE": "default"}),
+        "ENGINE": ENGINE,
         "HEARTBEAT_SECONDS": env.float("HIPQ_TEST_HEARTBEAT_SECONDS", default=10),
         "NOTIFY": env.bool("HIPQ_TEST_NOTIFY", default=True),
         "QUEUES": env.json("HIPQ_TEST_QUEUES", default={}),
         "SOURCES": env.json("HIPQ_TEST_SOURCES", default={}),
     },
-    "other": {"DATABASE": "other"},
+    "other": {"DATABASE": "other", "ENGINE": ENGINE},
 }
 INSTALLED_APPS = [
     "django.contrib.admin",

@@ -61,6 +61,7 @@ class InstanceSettings:
     """A dotted path, the name of a field of the data, or ''."""
     is_routed: bool
     """Whether SHARDS or SHARD_KEY is given: then each job is asked where it belongs."""
+    engine: str
     callback_base_url: str
     callback_max_bytes: int
     heartbeat_seconds: float

@@ -113,6 +113,7 @@ INSTANCE = Options(
             wrong_id="hipq.E052",
         ),
         Option("SHARD_KEY", "", allowing(lambda value: isinstance(value, str)), SHARD_KEY),
+        Option("ENGINE", "auto", Words(("auto", "orm")), wrong_id="hipq.E045"),
         Option("CALLBACK_BASE_URL", "", _address, ADDRESS),
         Option("CALLBACK_MAX_BYTES", 1_048_576, Number(1, MAX_SECONDS, whole=True)),
         Option("HEARTBEAT_SECONDS", 10, _seconds),

@@ -137,6 +137,19 @@ def _wrong_surroundings() -> Iterator[Error]:
                 "Use PostgreSQL or SQLite.",
                 id="hipq.E041",
             )
+    yield from _different_engines()
+
+
+def _different_engines() -> Iterator[Error]:
+    first: dict[str, tuple[str, str]] = {}
+    for name, options in {DEFAULT: {}, **raw_setting()}.items():
+        engine = options.get("ENGINE", INSTANCE.defaults["ENGINE"])
+        for alias in _aliases(options):
+            other, others = first.setdefault(alias, (name, engine))
+            if engine != others:
+                where = f"HIPQ[{other!r}] and HIPQ[{name!r}]"
+                text = f"{where} are on database {alias!r} with different ENGINE."
+                yield Error(text, "Give both the same.", id="hipq.E040")
 
 
 def _aliases(options: Mapping[str, Any]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.errors import in_one_line
+from hipq_django.database.kinds import engine_kind
 
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.4
@@ -30,7 +31,7 @@ _NOTIFY = """
 
 def has_messages(using: str) -> bool:
     """Return whether the database carries messages between its clients."""
-    return connections[using].vendor == "postgresql"
+    return engine_kind(using) == "postgresql"
 
 
 def listen(connection: BaseDatabaseWrapper, instance: str) -> None:

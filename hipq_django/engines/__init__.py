@@ -7,9 +7,12 @@ statements of one round trip each. One suite of tests runs all of them.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
-from django.db import connections
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 
+from hipq_django.database.kinds import engine_kind
 from hipq_django.engines.base import Engine
 from hipq_django.engines.postgres import PostgresEngine
 from hipq_django.engines.sqlite import SqliteEngine
@@ -20,4 +23,10 @@ _ENGINES: dict[str, type[Engine]] = {"postgresql": PostgresEngine, "sqlite": Sql
 @cache
 def engine_for(using: str) -> Engine:
     """Return the statements for this database alias."""
-    return _ENGINES.get(connections[using].vendor, Engine)(using)
+    return _ENGINES.get(engine_kind(using), Engine)(using)
+
+
+@receiver(setting_changed)
+def _choose_again(*, setting: str, **_: Any) -> None:
+    if setting == "HIPQ":
+        engine_for.cache_clear()

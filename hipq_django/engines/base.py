@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 from django.db.models import (
     BigIntegerField,
     Case,
@@ -25,13 +28,14 @@ from django.db.models.functions import Cast, Coalesce
 from django.db.models.lookups import StartsWith
 
 from hipq_django.database.errors import is_duplicate
-from hipq_django.database.locks import locked
+from hipq_django.database.locks import locked, takes_writers_together
+from hipq_django.database.transactions import bound_silence
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import SUSPECT
 from hipq_django.domain.throttling import RunningJob, Throttler
-from hipq_django.engines.rows import is_same
+from hipq_django.engines.rows import is_same, keys_of
 from hipq_django.engines.values import (
     CLAIMED,
     FIRST,
@@ -47,6 +51,9 @@ from hipq_django.engines.values import (
     Which,
 )
 from hipq_django.models import Answer, Attempt, Job, Queue, Schedule, ScheduleRun, Worker
+
+_RESERVE_IDS = """
+    SELECT nextval(pg_get_serial_sequence('hipq_job', 'id')) FROM generate_series(1, %s)"""
 
 
 class Engine:
@@ -80,13 +87,16 @@ class Engine:
         due = jobs.due(now).filter(rank__lte=OuterRef("high"))
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
-        has_room = Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0)))
         rows = queues.annotate(
             high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
             room=Coalesce("share", "throttle_limit"),
         ).annotate(
             has_due=Case(
-                When(has_room, then=Exists(due)), default=Exists(due.filter(throttle_factor=0))
+                When(
+                    Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
+                    then=Exists(due),
+                ),
+                default=Exists(due.filter(throttle_factor=0)),
             ),
             is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
             has_response=Exists(jobs.awaiting_response_handler()),
@@ -137,6 +147,7 @@ class Engine:
 
         The database may end the lock of a worker that falls silent.
         """
+        bound_silence(self.using)
         row = Queue.objects.using(self.using).filter(pk=queue.id)
         return locked(row, skip_locked=True).first()
 
@@ -288,8 +299,16 @@ class Engine:
     def lock_jobs_by_key(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
         """Lock the live jobs with these job types and keys, in the order of their ids.
 
-        If `settle` settles none, it may leave the locking to the code that reads the jobs.
+        Where only one transaction writes at a time, there is nothing to lock.
         """
+        if not takes_writers_together(self.using):
+            return
+        by_type = defaultdict[str, list[str]](list)
+        for name, key in keys:
+            by_type[name].append(key)
+        named = (Q(job_type__name=name, job_key__in=found) for name, found in by_type.items())
+        rows = Job.objects.using(self.using).live().keyed().filter(job_type__instance=instance)
+        list(locked(rows.filter(reduce(or_, named)).order_by("pk").values_list("pk")))
 
     def type_and_key_of(
         self, job_id: int, create_time: datetime | None = None
@@ -329,12 +348,27 @@ class Engine:
         that two batches with the same keys cannot deadlock. `extra` is for jobs of which some have
         values in the columns that are NULL in most.
         """
-        return Job.objects.using(self.using).bulk_create(jobs)
+        rows = list(jobs)
+        Job.objects.using(self.using).bulk_create(self._by_key(rows) if by_key else rows)
+        return rows
 
     def insert_free(self, jobs: Sequence[Job]) -> None:
         """Do the same by key, without the jobs whose key another job has: they get no id."""
-        for job in jobs:
+        for job in self._by_key(jobs):
             self.insert_one(job)
+
+    def _by_key(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return jobs in the order of their keys, with reserved ids that grow in their own order.
+
+        Where only one transaction writes at a time, the order does not matter.
+        """
+        if not takes_writers_together(self.using):
+            return jobs
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(_RESERVE_IDS, [len(jobs)])
+            for job, (pk,) in zip(jobs, cursor.fetchall(), strict=True):
+                job.id = pk
+        return sorted(jobs, key=keys_of)
 
     def insert_runs(self, runs: Sequence[ScheduleRun]) -> None:
         """Insert what became of due times, in the caller's transaction; they get no ids."""

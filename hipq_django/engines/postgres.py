@@ -32,6 +32,7 @@ from hipq_django.engines.rows import (
     extra_values,
     has_extra,
     is_same,
+    keys_of,
     mark_stored,
     plain_row,
     raw_values,
@@ -47,7 +48,7 @@ from hipq_django.engines.settling import (
     update_statement,
     with_answers,
 )
-from hipq_django.engines.sql import Row, SqlEngine, T, array, batch, by_id, keys_of, still
+from hipq_django.engines.sql import Row, SqlEngine, T, array, batch, by_id, still
 from hipq_django.engines.values import (
     ClaimRequest,
     Concluded,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -34,6 +34,9 @@ COLUMNS = (
     "has_pending_answer", "origin_id", "create_time", "schedule_id", "due_time",
 )  # fmt: skip
 """The columns of a waiting job that a claim, a handler and a throttler need."""
+
+keys_of = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
+"""The type of a job, and its keys."""
 
 MOMENTS = ("scheduled_run_time", "create_time", "due_time")
 

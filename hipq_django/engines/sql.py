@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 from django.db import connections
@@ -31,6 +31,7 @@ from hipq_django.engines.rows import (
     extra_row,
     factor_of,
     has_extra,
+    keys_of,
     mark_stored,
     read_jobs,
     read_queue,
@@ -53,9 +54,6 @@ from hipq_django.models import Job, Queue, ScheduleRun, Worker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 T = TypeVar("T")
-
-keys_of = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
-"""The type of a job, and its keys."""
 
 ROWS_PER_INSERT = 5_000
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from django.db import connections
 from django.db.models import DateTimeField, JSONField
 
+from hipq_django.database.kinds import engine_kind
 from hipq_django.database.lookups import ids_as_parameter
 from hipq_django.domain.serialization import encode_json
 from hipq_django.engines.dialects import POSTGRESQL
@@ -485,7 +486,7 @@ def insert_messages(messages: Sequence[NewMessage], now: datetime, using: str) -
     if not messages:
         return
     rows = _rows_of_new(messages, now, using)
-    if _is_postgresql(using) and len(messages) > MANY:
+    if len(messages) > MANY and engine_kind(using) == "postgresql":
         _copy(rows, using)
         return
     with connections[using].cursor() as cursor:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 from django.utils import timezone
 
 from hipq_django.migrations._constraints import IsValidCombination
-from hipq_django.migrations._scripts import script, without_foreign_keys
+from hipq_django.migrations._scripts import functions, script, without_foreign_keys
 from hipq_django.models.base import JsonField, no_error
 
 
@@ -1449,5 +1449,7 @@ class Migration(migrations.Migration):
         ),
         migrations.RunPython(without_foreign_keys("hipq_job"), migrations.RunPython.noop),
         migrations.RunPython(script("0001_guard"), script("0001_unguard")),
-        migrations.RunPython(script("0001_functions"), migrations.RunPython.noop),
+        migrations.RunPython(
+            functions("0001_functions", are_first=True), migrations.RunPython.noop
+        ),
     ]

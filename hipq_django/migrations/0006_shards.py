@@ -3,7 +3,7 @@ import django.utils.timezone
 from django.db import migrations, models
 from django.db.models import F, Q
 
-from hipq_django.migrations._scripts import script
+from hipq_django.migrations._scripts import functions
 
 
 class Migration(migrations.Migration):
@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 verbose_name="shard key",
             ),
         ),
-        migrations.RunPython(script("0006_shards"), script("0006_drop_shards")),
+        migrations.RunPython(functions("0006_shards"), functions("0006_drop_shards")),
         migrations.CreateModel(
             "ShardMap",
             [

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+from hipq_django.database.kinds import engine_kind
 
 SEPARATOR = "\n\n-- next statement\n\n"
 
@@ -27,6 +30,35 @@ def script(
                 schema_editor.execute(statement, params=None)
 
     return execute
+
+
+def functions(
+    name: str, *, are_first: bool = False
+) -> Callable[[Any, BaseDatabaseSchemaEditor], None]:
+    """Return what executes a script about the functions that hot statements call.
+
+    A database that is migrated for the first time with ENGINE "orm" gets none, and none later: it
+    has all of one version, or none.
+    """
+
+    def execute(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+        connection = schema_editor.connection
+        is_orm = engine_kind(connection.alias) == "orm"
+        if not is_orm if are_first else _has_functions(connection):
+            script(name)(apps, schema_editor)
+
+    return execute
+
+
+def _has_functions(connection: BaseDatabaseWrapper) -> bool:
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_proc WHERE proname ~ '^hipq_probe_queues_[0-9a-f]{8}$' "
+            "AND pg_function_is_visible(oid)"
+        )
+        return cursor.fetchone() is not None
 
 
 def without_foreign_keys(table: str) -> Callable[[Any, BaseDatabaseSchemaEditor], None]:

@@ -21,6 +21,7 @@ from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.database.isolation import Isolation
+from hipq_django.database.kinds import engine_kind
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.job_options import in_json
@@ -304,10 +305,9 @@ def _row_versions(using: str, instance: str, job_type: str) -> tuple[str, ...] |
     One short query instead of one for all their fields. None where there is no such job type, or
     where the database does not tell.
     """
-    connection = connections[using]
-    if connection.vendor != "postgresql":
+    if engine_kind(using) != "postgresql":
         return None
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(
             "SELECT t.xmin::text, t.ctid::text, q.xmin::text, q.ctid::text "
             "FROM hipq_jobtype t JOIN hipq_queue q ON q.id = t.queue_id "

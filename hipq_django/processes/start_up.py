@@ -107,7 +107,8 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
     Its threads would wait for each other's connections, and fail.
     """
     size = pool_size(config.database)
-    needed = connections_of_worker(threads, notify=config.notify, is_sharded=config.is_sharded)
+    listens = config.notify and config.engine == "auto"
+    needed = connections_of_worker(threads, notify=listens, is_sharded=config.is_sharded)
     if size is not None and size < needed:
         raise ConfigurationError(
             f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "

@@ -13,6 +13,7 @@ from hipq_django.models.catalog import get_queue
 from hipq_django.processes.connections import give_back_own
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
+from tests.settings import ENGINE
 from tests.testapp import limits
 
 ConfigureQueue = Callable[..., Queue]
@@ -26,7 +27,8 @@ def configure_queue(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Conf
         for index, throttler in enumerate(throttlers):
             monkeypatch.setattr(limits, f"throttler_{index}", throttler, raising=False)
         paths = [f"{limits.__name__}.throttler_{index}" for index in range(len(throttlers))]
-        settings.HIPQ = {"default": {"QUEUES": {name: {"THROTTLERS": paths, **options}}}}
+        queues = {name: {"THROTTLERS": paths, **options}}
+        settings.HIPQ = {"default": {"ENGINE": ENGINE, "QUEUES": queues}}
         return get_queue("default", name)
 
     return configure

@@ -125,6 +125,7 @@ WRONG_VALUES: dict[str, list[Any]] = {
     "DATABASE": [None, ["default"]],
     "SHARDS": [[], "default", ["default", 5], ["default"] * 65],
     "SHARD_KEY": [None, len],
+    "ENGINE": ["sql", None, ["orm"]],
     "CALLBACK_BASE_URL": [
         None, "shop.example", "ftp://shop.example", "https://", "https://shop.example:http",
         "https://[::1", "https://shop.example/?a=1", "https://shop example",

@@ -25,6 +25,7 @@ from tests import mailbox as module
 from tests.declaring import Declare
 from tests.mailbox import Mailbox
 from tests.running import run_due_jobs
+from tests.settings import ENGINE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,6 +47,7 @@ def consume(mailbox: Mailbox, settings: Settings) -> Iterator[Consume]:
     def run(map_function: str = "read", **options: Any) -> ConsumerProcess:
         settings.HIPQ = {
             "default": {
+                "ENGINE": ENGINE,
                 "HEARTBEAT_SECONDS": 3600,
                 "SOURCES": {
                     "post": {
@@ -556,7 +558,7 @@ def test_a_consumer_of_another_instance_works_in_its_database(
     mailbox: Mailbox, settings: Settings
 ) -> None:
     source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
-    settings.HIPQ = {"other": {"DATABASE": "other", "SOURCES": {"post": source}}}
+    settings.HIPQ = {"other": {"DATABASE": "other", "ENGINE": ENGINE, "SOURCES": {"post": source}}}
     mailbox.put(response(0), b"{")
     process = ConsumerProcess("post", "other")
     mailbox.stop = process.stop

@@ -17,6 +17,7 @@ from tests.factories import AnswerFactory, JobFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
+from tests.settings import ENGINE
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
@@ -43,7 +44,7 @@ def run(name: str = "charge", **options: Any) -> Job:
 def test_an_early_answer_is_given_up_after_its_time_to_live(
     charge: JobTypeSpec, frozen_time: Any, settings: Settings
 ) -> None:
-    settings.HIPQ = {"default": {"ANSWER_TTL_SECONDS": 60}}
+    settings.HIPQ = {"default": {"ENGINE": ENGINE, "ANSWER_TTL_SECONDS": 60}}
     answer = hipq.complete("charge", "k", response="paid")
 
     frozen_time.shift(59)

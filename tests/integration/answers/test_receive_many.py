@@ -113,6 +113,7 @@ def test_signals_are_sent_for_each_job(
     assert sorted(seen) == [("k-0", "succeeded", 1, "NONE"), ("k-1", "NONE", None, "no")]
 
 
+@pytest.mark.fast
 def test_the_number_of_statements_does_not_grow_with_the_batch() -> None:
     counts = []
     for number in (10, 60):

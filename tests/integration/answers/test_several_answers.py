@@ -21,6 +21,7 @@ from hipq_django.web.formats import MessageFormat
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
+from tests.settings import ENGINE
 
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
@@ -201,7 +202,7 @@ def test_a_response_handler_cannot_wait_again(declare: Declare) -> None:
 
 @pytest.fixture
 def _base_url(settings: Settings) -> None:
-    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "http://testserver"}}
+    settings.HIPQ = {"default": {"ENGINE": ENGINE, "CALLBACK_BASE_URL": "http://testserver"}}
 
 
 def post(url: str, response: Any) -> Any:

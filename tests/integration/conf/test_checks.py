@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from enum import Enum
 from io import StringIO
@@ -21,7 +22,11 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import problems
 from hipq_django.database.requirements import SQLITE_OPTIONS
+from hipq_django.engines import engine_for
+from hipq_django.engines.base import Engine
+from hipq_django.engines.sql import SqlEngine
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types import registry
 from hipq_django.processes.start_up import check_pool
@@ -235,20 +240,61 @@ def test_a_database_that_does_not_commit_is_e026_and_refused(
         hipq.enqueue("ask", instance="other")
 
 
-def test_another_kind_of_database_is_e041_and_refused(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings
+OF_TWO = (
+    "HIPQ['default'] and HIPQ['shop'] are on database 'default' with different ENGINE. "
+    "Give both the same."
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted", "said"),
+    [
+        (of_default(ENGINE="sql"), "E045", "HIPQ['default']['ENGINE'] is 'sql'. Give 'auto' or "),
+        ({"default": {"ENGINE": "auto"}, "shop": {"ENGINE": "orm"}}, "E040", OF_TWO),
+        ({"shop": {"ENGINE": "orm"}}, "E040", OF_TWO),  # the other one is there in any case
+        (
+            of_default(DATABASE="other"),
+            "E041",
+            "DATABASES['other'] is mysql, on which hipq_django does not run. Use PostgreSQL or ",
+        ),
+    ],
+)
+def test_what_no_engine_is_for_is_refused_before_anything_connects(
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    setting: dict[str, Any],
+    wanted: str,
+    said: str,
 ) -> None:
     monkeypatch.setattr(connections["other"], "vendor", "mysql")
-    settings.HIPQ = {"default": {"DATABASE": "other"}}
-    refused = r"DATABASES\['other'\] is mysql, on which .* Use PostgreSQL or SQLite\."
+    settings.HIPQ, refused = setting, re.escape(said)
 
-    assert found() == ["hipq.E041"]
-    with pytest.raises(SystemCheckError, match=r"hipq\.E041"):
+    assert found() == [f"hipq.{wanted}"]
+    with pytest.raises(SystemCheckError, match=rf"hipq\.{wanted}"):
         call_command("migrate", stderr=StringIO(), skip_checks=False)
+    for alias in ("default", "other"):
+        monkeypatch.setattr(connections[alias], "cursor", pytest.fail)
+    assert any(problems())
     with pytest.raises(ConfigurationError, match=refused):
         hipq.enqueue("ask")
-    with pytest.raises(CommandError, match=refused):
-        call_command("hipq_worker")
+    for command in (["hipq_worker"], ["hipq_consume", "post"]):
+        with pytest.raises(CommandError, match=refused):
+            call_command(*command)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"default": {"ENGINE": "orm"}, "shop": {"ENGINE": "orm"}},
+        {"default": {"ENGINE": "orm"}, "shop": {"DATABASE": "other"}},
+    ],
+)
+def test_each_database_has_its_engine(settings: Settings, setting: dict[str, Any]) -> None:
+    settings.HIPQ = setting
+
+    assert found() == []
+    assert type(engine_for("default")) is Engine
+    assert isinstance(engine_for("other"), SqlEngine)
 
 
 class ToOther:

@@ -8,13 +8,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, transaction
 from django.forms import model_to_dict
+from django.test import override_settings
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hipq_django as hipq
-from hipq_django import engines
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK, Order
 from hipq_django.domain.states import NONE
@@ -39,7 +39,7 @@ from tests.running import run_due_jobs
 pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
 
 
-@pytest.fixture(params=["orm", "sql"])
+@pytest.fixture(params=["orm", pytest.param("sql", marks=pytest.mark.fast)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The implementation under test."""
     made = engine_for("default") if request.param == "sql" else Engine("default")
@@ -173,6 +173,7 @@ def test_throttlers_see_the_running_jobs_of_one_queue(
     ]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("running", "head", "fits", "share"),
     [([2.9], 0.1, True, None), ([2.9], 0.101, False, None), ([0.1] * 9, 2.1, True, None),
@@ -280,6 +281,7 @@ def limit_queue(limit: float | Decimal, share: Decimal | None = None) -> None:
     Queue.objects.update_or_create(name="default", defaults=values)
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @pytest.mark.parametrize("limit", [0, 100])
 def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(
@@ -311,6 +313,7 @@ def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(
 factors = st.decimals("0.001", 5, places=3)
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -342,6 +345,7 @@ def test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once(
     assert claimed == ([] if is_rare else [jobs[index] for index in admitted])
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 def test_queues_without_a_limit_are_claimed_from_in_turn(worker: Worker) -> None:
     """Each up to the first job that needs a look, until there are enough."""
@@ -365,6 +369,7 @@ def test_queues_without_a_limit_are_claimed_from_in_turn(worker: Worker) -> None
     assert running.get(prefetched=False) == claimed[0]
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @pytest.mark.parametrize("limit", [0, 100])
 def test_a_job_whose_answer_came_early_is_not_claimed_at_once(worker: Worker, limit: float) -> None:
@@ -383,6 +388,7 @@ def failed_once(error: str, **changes: Any) -> list[dict[str, Any]]:
     return [{"state": "running"}, {"state": "error", "error": error}, {"state": "retry", **changes}]
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @pytest.mark.parametrize("limit", [0, 100])
 def test_a_job_that_is_tried_again_is_claimed_at_once(worker: Worker, limit: float) -> None:
@@ -399,6 +405,7 @@ def test_a_job_that_is_tried_again_is_claimed_at_once(worker: Worker, limit: flo
     assert claimed[1].error == "NONE"
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     ("job_type", "changes"),
@@ -423,6 +430,7 @@ def test_such_a_claim_ends_before_a_job_that_needs_a_look(
     assert (claim_due(worker, known), claim_due(worker, known)) == ([first], [])
 
 
+@pytest.mark.fast
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     ("limit", "change"),
@@ -439,6 +447,7 @@ def test_such_a_claim_sees_what_became_of_the_queue(
     assert claim_from(queue, worker, [Job.objects.all()[0].job_type_id]) == []
 
 
+@pytest.mark.fast
 def test_only_jobs_still_owned_are_finished_or_parked(worker: Worker) -> None:
     engine, other = engine_for("default"), Worker.objects.create(name="other")
     jobs = add(5)
@@ -462,6 +471,7 @@ def failing(job: Job, **values: Any) -> Failing:
     return row._replace(**values)
 
 
+@pytest.mark.fast
 def test_failures_and_what_follows_them_are_written(worker: Worker) -> None:
     engine, now = engine_for("default"), timezone.now()
     given_up, again, left, decided, before = add(5)
@@ -508,6 +518,7 @@ def test_failures_and_what_follows_them_are_written(worker: Worker) -> None:
     assert given_up.attempts.get().error == {"code": 7}
 
 
+@pytest.mark.fast
 def test_only_failures_of_jobs_still_in_flight_are_written(worker: Worker) -> None:
     engine, now = engine_for("default"), timezone.now()
     mine, others, answered, response, old = jobs = add(5)
@@ -533,6 +544,7 @@ def test_only_failures_of_jobs_still_in_flight_are_written(worker: Worker) -> No
     assert response.has_pending_answer
 
 
+@pytest.mark.fast
 def test_failures_are_counted_in_their_rows(engine: Engine, worker: Worker) -> None:
     sql, now, [job, other] = engine_for("default"), timezone.now(), add(2)
     counts = []
@@ -554,6 +566,7 @@ def responses(jobs: list[Job], **values: Any) -> list[IncomingAnswer]:
     ]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(("number", "handled"), [(1, False), (3, True)])
 def test_responses_settle_the_jobs_that_wait_for_them(
     worker: Worker, number: int, handled: bool
@@ -581,6 +594,7 @@ def test_responses_settle_the_jobs_that_wait_for_them(
     assert {row.receive_time for row in Answer.objects.all()} == {now}
 
 
+@pytest.mark.fast
 def test_a_response_by_url_settles_its_attempt_alone(worker: Worker) -> None:
     engine, [job] = engine_for("default"), waiting(worker, 1)
     [old], [message] = responses([job], attempt=0), responses([job], attempt=1)
@@ -601,6 +615,7 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("values", UNUSUAL.values(), ids=UNUSUAL)
 @pytest.mark.parametrize("number", [1, 2])
 def test_every_other_job_is_left_alone(worker: Worker, number: int, values: dict[str, Any]) -> None:
@@ -613,6 +628,7 @@ def test_every_other_job_is_left_alone(worker: Worker, number: int, values: dict
     assert (settled, Answer.objects.count()) == ([], 0)
 
 
+@pytest.mark.fast
 def test_a_job_that_was_answered_once_is_left_alone(worker: Worker) -> None:
     engine, jobs = engine_for("default"), waiting(worker, 2)
     AnswerFactory.create(job=jobs[0], status="late", job_key=jobs[0].job_key)
@@ -622,6 +638,7 @@ def test_a_job_that_was_answered_once_is_left_alone(worker: Worker) -> None:
     assert [done.job_id for done in settled] == [jobs[1].pk]
 
 
+@pytest.mark.fast
 def test_a_message_id_that_is_known_settles_nothing(worker: Worker) -> None:
     engine, jobs = engine_for("default"), waiting(worker, 2)
     engine.settle(responses(jobs)[:1], timezone.now(), handled=False)
@@ -649,9 +666,9 @@ def test_the_sum_of_factors_is_exact(engine: Engine, worker: Worker) -> None:
     assert engine.first_page(queue, timezone.now(), 1).load == Decimal(1)
 
 
-def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_ENGINES", {})
-    assert isinstance(engine_for("default"), Engine), connections["default"].vendor
+@override_settings(HIPQ={"default": {"ENGINE": "orm"}})
+def test_the_orm_alone_runs_jobs_to_their_end() -> None:
+    assert type(engine_for("default")) is Engine
     jobs = hipq.enqueue_many(hipq.NewJob("echo", {"n": n}) for n in range(20))
 
     hipq.enqueue("boom")

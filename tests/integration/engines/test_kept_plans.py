@@ -22,7 +22,7 @@ from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.engines.test_plans import BACKLOG, add_final_jobs, execute, truncate
 
-pytestmark = [pytest.mark.conformance, pytest.mark.postgres]
+pytestmark = [pytest.mark.conformance, pytest.mark.postgres, pytest.mark.fast]
 
 FEW = 5
 TABLES = ("hipq_job", "hipq_answer", "hipq_attempt")

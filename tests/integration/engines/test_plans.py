@@ -40,7 +40,7 @@ from tests.factories import AnswerFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.plans import SLACK_PAGES, assert_good, watched_plans
 
-pytestmark = [pytest.mark.conformance, pytest.mark.django_db]
+pytestmark = [pytest.mark.conformance, pytest.mark.django_db, pytest.mark.fast]
 
 BACKLOG = 30_000
 BUSY = 20

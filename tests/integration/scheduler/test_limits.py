@@ -259,6 +259,7 @@ def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
     assert running() == ([] if "paused" in change else [1])
 
 
+@pytest.mark.fast
 def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> None:
     """So that little of the time at the limit is lost."""
     limited(2)

@@ -17,6 +17,7 @@ from hipq_django.models import Job, Queue
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
+from tests.settings import ENGINE
 
 pytestmark = pytest.mark.django_db
 
@@ -165,7 +166,8 @@ def test_a_repaired_throttler_lets_the_queue_go(configure_queue: ConfigureQueue)
 
 def test_a_throttler_without_code_holds_its_queue(settings: Any) -> None:
     """E014, at run time."""
-    settings.HIPQ = {"default": {"QUEUES": {"default": {"THROTTLERS": ["no.such.limit"]}}}}
+    throttlers = {"THROTTLERS": ["no.such.limit"]}
+    settings.HIPQ = {"default": {"ENGINE": ENGINE, "QUEUES": {"default": throttlers}}}
     (job,) = enqueue("x")
     other = hipq.enqueue("echo", queue="other")
 
