@@ -18,6 +18,7 @@ from django.db.models import (
     F,
     OuterRef,
     Q,
+    QuerySet,
     Subquery,
     Sum,
     TextField,
@@ -79,28 +80,27 @@ class Engine:
         """
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
         whens = [When(pk=pk, then=Value(high)) for pk, (high, _, _) in known.items()]
-        queues = Queue.objects.using(self.using).filter(instance=worker.instance)
-        if worker.queues:
-            queues = queues.filter(name__in=worker.queues)
-        else:
-            queues = queues.exclude(name__in=worker.excluded_queues)
         due = jobs.due(now).filter(rank__lte=OuterRef("high"))
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
-        rows = queues.annotate(
-            high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
-            room=Coalesce("share", "throttle_limit"),
-        ).annotate(
-            has_due=Case(
-                When(
-                    Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
-                    then=Exists(due),
+        rows = (
+            self._served_by(worker)
+            .annotate(
+                high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
+                room=Coalesce("share", "throttle_limit"),
+            )
+            .annotate(
+                has_due=Case(
+                    When(
+                        Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
+                        then=Exists(due),
+                    ),
+                    default=Exists(due.filter(throttle_factor=0)),
                 ),
-                default=Exists(due.filter(throttle_factor=0)),
-            ),
-            is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
-            has_response=Exists(jobs.awaiting_response_handler()),
-            has_error=Exists(jobs.in_error().filter(worker=None)),
+                is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
+                has_response=Exists(jobs.awaiting_response_handler()),
+                has_error=Exists(jobs.in_error().filter(worker=None)),
+            )
         )
         return [
             QueueWork(
@@ -384,6 +384,12 @@ class Engine:
 
         The queues of an instance are given by their ids.
         """
+
+    def _served_by(self, worker: Worker) -> QuerySet[Queue]:
+        queues = Queue.objects.using(self.using).filter(instance=worker.instance)
+        if worker.queues:
+            return queues.filter(name__in=worker.queues)
+        return queues.exclude(name__in=worker.excluded_queues)
 
     def _early(self, instance: str) -> Any:
         jobs = Job.objects.using(self.using).filter(
