@@ -155,8 +155,10 @@ def made_of(config: InstanceSettings, number: int, row: MapRow) -> Shards:
 def check_place(config: InstanceSettings) -> None:
     """Raise `ShardMapError` unless workers may serve this database of an instance.
 
-    For a process that starts: it asks the database itself.
+    For a process that starts: it asks the database itself. Raise `ConfigurationError` if code that
+    the setting names does not fit shards.
     """
+    _check_code(config)
     using, name = config.database, config.name
     row = read_map(connections[using], name)
     if not config.is_sharded:

@@ -203,6 +203,8 @@ def test_code_that_does_not_fit_stops_all_use(
 
     with pytest.raises(ConfigurationError, match=r"'no\.such' cannot be imported"):
         hipq.shards()
+    with pytest.raises(ConfigurationError, match=r"'no\.such' cannot be imported"):
+        check_database(get_instance())
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\0b", "\ud800", 7, None])

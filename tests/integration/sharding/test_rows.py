@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -82,3 +82,18 @@ def test_a_second_or_impossible_transfer_is_refused(wrong: dict[str, int]) -> No
 
     with pytest.raises(IntegrityError), transaction.atomic():
         Transfer.objects.create(**{"queue": queue, "peer": 2} | wrong)
+
+
+def test_the_release_before_writes_queues_without_the_new_columns() -> None:
+    QueueFactory.create(name="bank")
+    new = {"id", "name", "share", "owed", "owed_to", "owed_time"}
+    fields = {str(field.column) for field in Queue._meta.concrete_fields} - new
+    columns = ", ".join(f'"{name}"' for name in sorted(fields))
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO hipq_queue (name, {columns}) SELECT 'mail', {columns} FROM hipq_queue"
+        )
+
+    mail = Queue.objects.get(name="mail")
+    assert [mail.share, mail.owed, mail.owed_to, mail.owed_time] == [None, 0, None, None]
