@@ -83,35 +83,20 @@ class Engine:
         due = jobs.due(now).filter(rank__lte=OuterRef("high"))
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
-        rows = (
-            self._served_by(worker)
-            .annotate(
-                high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
-                room=Coalesce("share", "throttle_limit"),
-            )
-            .annotate(
-                has_due=Case(
-                    When(
-                        Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0))),
-                        then=Exists(due),
-                    ),
-                    default=Exists(due.filter(throttle_factor=0)),
-                ),
-                is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
-                has_response=Exists(jobs.awaiting_response_handler()),
-                has_error=Exists(jobs.in_error().filter(worker=None)),
-            )
+        has_room = Q(throttle_limit__lt=1) | Q(room__gt=Coalesce(load, Decimal(0)))
+        rows = self._served_by(worker).annotate(
+            high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField()),
+            room=Coalesce("share", "throttle_limit"),
         )
-        return [
-            QueueWork(
-                q,
-                -MAX_RANK if q.has_due else None,
-                q.has_response,
-                q.has_error,
-                is_hungry=q.is_in_need and not q.has_due,
-            )
-            for q in rows.order_by("pk")
-        ]
+        rows = rows.annotate(
+            has_due=Case(
+                When(has_room, then=Exists(due)), default=Exists(due.filter(throttle_factor=0))
+            ),
+            is_in_need=Case(When(share__isnull=False, then=Exists(due)), default=False),
+            has_response=Exists(jobs.awaiting_response_handler()),
+            has_error=Exists(jobs.in_error().filter(worker=None)),
+        )
+        return [_work_of(queue) for queue in rows.order_by("pk")]
 
     def has_overdue(self, instance: str, now: datetime) -> bool:
         """Return False if no running job of the instance is past its deadline."""
@@ -399,3 +384,10 @@ class Engine:
         )
         answers = Answer.objects.using(self.using).filter(instance=instance, job=None)
         return answers.filter(status=Answer.Status.EARLY).annotate(has_job=Exists(jobs.keyed()))
+
+
+def _work_of(queue: Any) -> QueueWork:
+    """Return the work of a queue that `probe_queues` has found."""
+    first_rank = -MAX_RANK if queue.has_due else None
+    is_hungry = queue.is_in_need and not queue.has_due
+    return QueueWork(queue, first_rank, queue.has_response, queue.has_error, is_hungry)
