@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,14 +21,16 @@ from hipq_django.api.enqueueing import (
     create_following,
     create_many,
     create_member,
+    together,
+    with_keys,
 )
 from hipq_django.api.pages import PAGE_SIZE, in_pages
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.serialization import is_storable
+from hipq_django.domain.sharding import checked_shard_key
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_reason
 from hipq_django.engines.rows import take_place_of
@@ -41,11 +43,12 @@ from hipq_django.sharding import routing
 P = ParamSpec("P")
 
 
-def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
+def chain(*jobs: NewJob, shard_key: str | None = None, instance: str = DEFAULT) -> list[Job]:
     """Enqueue jobs of which each follows the one before; return them in their order.
 
     All or none are created. Each starts once the one before has succeeded; if that one ends
-    otherwise, all that follow are cancelled.
+    otherwise, all that follow are cancelled. `shard_key` is that of all that name none. Raise
+    `ShardError` if they belong to different shards.
     """
     builder = Builder(instance, get_job_type, verb="chain")
     for new in jobs[1:]:
@@ -54,6 +57,16 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
                 f"chain: {new.job_type} has after= or on= of its own; only the first job of a "
                 "chain may."
             )
+    keyed = with_keys(jobs, builder, shard_key)
+    with together(keyed, builder) as there:
+        return _enqueue_chain(keyed, there)
+
+
+achain = sync_to_async(chain)
+
+
+def _enqueue_chain(jobs: Sequence[NewJob], builder: Builder) -> list[Job]:
+    instance = builder.instance
     with transaction.atomic(using=builder.using):
         check_batches(jobs, builder)
         first = following(jobs[:1], instance, builder.using)
@@ -65,28 +78,28 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
     return rows
 
 
-achain = sync_to_async(chain)
-
-
 @contextmanager
 def batch(
     name: str = "",
     *,
     then: NewJob | None = None,
     always: NewJob | None = None,
+    shard_key: str | None = None,
     instance: str = DEFAULT,
 ) -> Iterator[Batch]:
     """Open a transaction to enqueue jobs that belong together; yield their batch.
 
     Enqueue them with `batch.enqueue` and `batch.enqueue_many`, or with `batch=batch`. `then` starts
     once all have succeeded, `always` once all have ended, with any outcome; without jobs both start
-    at once. If the block raises, nothing is created.
+    at once. `shard_key` is that of all jobs that name none. If the block raises, nothing is
+    created.
     """
-    using = get_instance(instance).database
+    using = _place_of(name, shard_key, instance)
     _check_callbacks(then, always)
     with transaction.atomic(using=using):
         made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
         made.save(using=using, force_insert=True)
+        made.shard_key = shard_key
         made.open_in = get_ident()
         in_block.set((*in_block.get(), made))
         try:
@@ -97,12 +110,21 @@ def batch(
         _add_callbacks(made, [(then, "succeeded"), (always, "final")], using)
 
 
+def _place_of(name: str, shard_key: str | None, instance: str) -> str:
+    """Return the database of a new batch; raise `InvalidJobError` for what is no shard key."""
+    if shard_key is not None:
+        checked_shard_key(f"batch {name!r:.100}", shard_key)
+    builder = Builder(instance, get_job_type, verb="batch")
+    return builder.routes.place_batch(shard_key) if builder.config.is_sharded else builder.using
+
+
 @asynccontextmanager
 async def abatch(
     name: str = "",
     *,
     then: NewJob | None = None,
     always: NewJob | None = None,
+    shard_key: str | None = None,
     instance: str = DEFAULT,
 ) -> AsyncIterator[Batch]:
     """Do the same in async code, with `await batch.aenqueue(…)` and `await batch.aenqueue_many(…)`.
@@ -119,7 +141,7 @@ async def abatch(
         made.collected = None  # nothing that is added from now on would be enqueued
 
     def enqueue_all() -> None:
-        with batch(name, then=then, always=always, instance=instance) as real:
+        with batch(name, then=then, always=always, shard_key=shard_key, instance=instance) as real:
             for enqueue in collected:
                 enqueue(real)
         take_place_of(made, real)
@@ -191,7 +213,9 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
     for new, on in callbacks:
         if new is None:
             continue
-        [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
+        [keyed] = with_keys([new], builder, made.shard_key)
+        with together([keyed], builder, batch=made) as there:
+            [job] = create_following([(keyed, Following([], on, is_held=is_held))], there)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)
 

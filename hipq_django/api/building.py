@@ -8,6 +8,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from django.utils.functional import cached_property
+
 from hipq_django import transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
@@ -34,6 +36,7 @@ from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import cached_job_type, get_named_queue, get_queue
 from hipq_django.models.masking import shown
 from hipq_django.models.undeclared_names import check_declared
+from hipq_django.sharding.routing import Routes
 
 
 class Builder:
@@ -72,6 +75,11 @@ class Builder:
     def with_lookup(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise."""
         return Builder(self.instance, find_type, verb=self.verb, batch=self.batch)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Says in which shards jobs are; without SHARDS nobody asks."""
+        return Routes(self.config, _digests(self.instance, self.verb))
 
     @property
     def has_unique(self) -> bool:
@@ -219,7 +227,7 @@ class Builder:
         return self._queues[name]
 
 
-def digests(instance: str, verb: str = "enqueue") -> Callable[[NewJob], str | None]:
+def _digests(instance: str, verb: str | None) -> Callable[[NewJob], str | None]:
     """Return a function that returns the key by which a unique job is compared, or None."""
     made: list[Builder] = []
 

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import IntegrityError, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
-from hipq_django.api.building import Builder, digests
+from hipq_django.api.building import Builder
 from hipq_django.api.keys import (
     check_distinct,
     have_not_started,
@@ -27,9 +27,12 @@ from hipq_django.dependencies.following import (
     check_may_add,
     check_stand_ins,
     following,
+    in_block,
+    key_of_batch,
     link,
 )
 from hipq_django.domain.drafts import JOB_OPTIONS, JobOptions, NewJob, OnConflict
+from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import collector_paused, queue_of, queues_with_due
@@ -37,12 +40,13 @@ from hipq_django.engines.values import StaleJobTypeError
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
     InvalidJobError,
+    ShardsError,
     UnknownOptionError,
     nearest_name,
 )
 from hipq_django.models import Batch, Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
-from hipq_django.sharding.routing import Routes, with_shard_key
+from hipq_django.sharding.routing import SAME_KEY, with_shard_key
 from hipq_django.signals import job_enqueued, send_after_commit
 
 ON_CONFLICT = get_args(OnConflict)
@@ -82,11 +86,9 @@ def enqueue_new(
     """Do the same for a job that was made by `new`."""
     check_on_conflict(new.job_type, on_conflict)
     builder = Builder(instance, cached_job_type)
-    if not builder.config.is_routed:
-        return _enqueue_built(new, on_conflict, builder)
-    new = with_shard_key(new, builder.config)
-    with on_shard(instance, Routes(builder.config, digests(instance)).place(new)):
-        return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
+    if builder.config.is_routed or new.batch is not None:
+        return _enqueue_placed(new, on_conflict, builder)
+    return _enqueue_built(new, on_conflict, builder)
 
 
 FEW = 2
@@ -106,6 +108,44 @@ def enqueue_unchecked(
         _enqueue_built(new, on_conflict, Builder(instance, cached_job_type, verb=None))
         for new in jobs
     ]
+
+
+def _enqueue_placed(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
+    """Enqueue a job in the shard where it belongs."""
+    config = builder.config
+    [new] = with_keys([new], builder)
+    if not config.is_sharded:
+        return _enqueue_built(new, on_conflict, builder)
+    with on_shard(config.name, builder.routes.place(new, builder.batch)):
+        return _enqueue_built(new, on_conflict, builder.with_lookup(cached_job_type))
+
+
+def with_keys(jobs: Iterable[NewJob], builder: Builder, shared: str | None = None) -> list[NewJob]:
+    """Return jobs with their shard keys: their own, `shared`, of their batch, or of SHARD_KEY."""
+    config = builder.config
+    if not (config.is_routed or shared is not None or in_block.get()):
+        return list(jobs)
+    return [
+        with_shard_key(new, config, key_of_batch(builder.batch or new.batch, config, shared))
+        for new in jobs
+    ]
+
+
+@contextmanager
+def together(
+    jobs: Iterable[NewJob], builder: Builder, way_out: str = SAME_KEY, *, batch: Batch | None = None
+) -> Iterator[Builder]:
+    """Yield the builder on the shard where all of the jobs are, with a batch if it is given.
+
+    Raise `ShardError` if they belong to several.
+    """
+    config = builder.config
+    if not config.is_sharded:
+        yield builder
+        return
+    place = builder.routes.place_together(jobs, builder.verb or "", way_out, batch or builder.batch)
+    with on_shard(config.name, place):
+        yield builder.with_lookup(get_job_type)
 
 
 def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
@@ -158,30 +198,70 @@ def check_batches(jobs: Iterable[NewJob], builder: Builder) -> None:
 
 
 def enqueue_many(
-    jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise", instance: str = DEFAULT
+    jobs: Iterable[NewJob],
+    *,
+    on_conflict: OnConflict = "raise",
+    per_shard: bool = False,
+    instance: str = DEFAULT,
 ) -> list[Job]:
     """Create many jobs, all or none, in few statements; return them in their order.
 
     Raise `DuplicateJobKeyError` if one of the keys is taken, by another job or twice in `jobs`; or
-    with `on_conflict="return"` give back the job that has it. "replace" is for single jobs.
+    with `on_conflict="return"` give back the job that has it. "replace" is for single jobs. Raise
+    `ShardError` if they belong to several shards; with `per_shard` there is a transaction for each
+    of these, and `ShardsError` is raised if one of them fails.
     """
-    return create_many(jobs, on_conflict, Builder(instance, get_job_type, verb="enqueue_many"))
+    builder = Builder(instance, get_job_type, verb="enqueue_many")
+    if per_shard and builder.config.is_sharded:
+        return _create_per_shard(jobs, on_conflict, builder)
+    return create_many(jobs, on_conflict, builder, IN_PARTS)
 
 
-def create_many(jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
-    """Do the same for a verb, which the builder knows."""
-    if on_conflict not in {"raise", "return"}:
-        raise InvalidJobError(
-            f"{builder.verb}: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
-        )
-    return _enqueue_many(list(jobs), on_conflict, builder)
+IN_PARTS = "give per_shard=True to enqueue them in a transaction for each."
+
+
+def create_many(
+    jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builder, way_out: str = SAME_KEY
+) -> list[Job]:
+    """Do the same in one shard for a verb, which the builder knows."""
+    _check_for_many(on_conflict, builder)
+    wanted = with_keys(jobs, builder)
+    with together(wanted, builder, way_out) as there:
+        return _enqueue_many(wanted, on_conflict, there)
+
+
+def _create_per_shard(
+    jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builder
+) -> list[Job]:
+    """Try each shard, though others have failed."""
+    _check_for_many(on_conflict, builder)
+    wanted = with_keys(jobs, builder)
+    made: dict[int, Job] = {}
+    enqueued: dict[str, list[Job]] = {}
+    failed: dict[str, Exception] = {}
+    for alias, places in builder.routes.place_apart(wanted).items():
+        try:
+            with on_shard(builder.instance, alias):
+                there = builder.with_lookup(get_job_type)
+                enqueued[alias] = _enqueue_many([wanted[n] for n in places], on_conflict, there)
+            made |= zip(places, enqueued[alias], strict=True)
+        except Exception as error:  # whatever it is, the others are in databases of their own
+            failed[alias] = error
+    for alias, first in failed.items():
+        raise ShardsError(
+            f"enqueue_many: the jobs of {', '.join(failed)} are not enqueued, those of "
+            f"{', '.join(enqueued) or 'no other shard'} are; {alias}: {error_of(first)}",
+            enqueued,
+            failed,
+        ) from first
+    return [made[place] for place in range(len(wanted))]
 
 
 def create_member(new: NewJob, on_conflict: OnConflict | None, batch: Batch) -> Job:
     """Enqueue a job of a batch, whatever batch it names."""
     check_on_conflict(new.job_type, on_conflict, "batch.enqueue")
     builder = Builder(batch.instance, cached_job_type, verb="batch.enqueue", batch=batch)
-    return _enqueue_built(new, on_conflict, builder)
+    return _enqueue_placed(new, on_conflict, builder)
 
 
 def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
@@ -349,6 +429,13 @@ def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
 
 
 # Checking
+
+
+def _check_for_many(on_conflict: object, builder: Builder) -> None:
+    if on_conflict not in {"raise", "return"}:
+        raise InvalidJobError(
+            f"{builder.verb}: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
+        )
 
 
 def check_on_conflict(job_type: str, on_conflict: object, verb: str = "enqueue") -> None:

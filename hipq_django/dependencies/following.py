@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.locks import locked
 from hipq_django.dependencies.needs import links_of, needs_of_jobs
 from hipq_django.dependencies.unholding import any_links, unhold_or_cancel
@@ -179,6 +180,20 @@ def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
 
 in_block: ContextVar[tuple[Batch, ...]] = ContextVar("hipq_batches", default=())
 """The batches in whose `with` block this code is, so that an id of theirs is recognised."""
+
+
+def key_of_batch(
+    batch: Batch | int | None, config: InstanceSettings, shared: str | None = None
+) -> str | None:
+    """Return the shard key of a batch: that of its block, or of the member that adds to it."""
+    if batch is None or shared is not None:
+        return shared
+    pk = batch.pk if isinstance(batch, Batch) else batch
+    for known in in_block.get():
+        if (known.pk, known.instance) == (pk, config.name):
+            return known.shard_key
+    mine = current_job() if config.is_sharded else None
+    return mine.shard_key if mine is not None and mine.batch_id == pk else None
 
 
 def _thread_of_block(batch: Batch | int, instance: str) -> int | None:

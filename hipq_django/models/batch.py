@@ -37,6 +37,9 @@ class Batch(Row):
     open_in: int | None = None
     """The thread of its `with hipq.batch(…)`, until that ends: only there is its transaction."""
 
+    shard_key: str | None = None
+    """What its `with` block says of the shard, and of that of its jobs."""
+
     collected: list[Callable[[Batch], object]] | None = None
     """What an `async with hipq.abatch(…)` enqueues when it ends."""
 

@@ -40,6 +40,7 @@ from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import change, create, next_time_of, pass_over
 from hipq_django.schedules.firing import KIND, Made, live_jobs
+from hipq_django.sharding.routing import in_first_shard
 
 CLOCK_TOLERANCE = timedelta(seconds=1)
 """By how much the clock of who says "now" may be ahead of that of the database."""
@@ -47,6 +48,7 @@ CLOCK_TOLERANCE = timedelta(seconds=1)
 _NOT_OF_SCHEDULES = ("scheduled_run_time", "delay", "after", "on", "batch")
 
 
+@in_first_shard
 def schedule(
     name: str, new: NewJob, spec: Cron | Every | str, *, instance: str = DEFAULT
 ) -> Schedule:
@@ -62,6 +64,7 @@ def schedule(
         return under_key(_create_or_edit, name, wanted, instance)
 
 
+@in_first_shard
 def unschedule(name: str, *, instance: str = DEFAULT) -> None:
     """Delete a schedule and what is known of its runs; its jobs stay."""
     using = get_instance(instance).database
@@ -71,6 +74,7 @@ def unschedule(name: str, *, instance: str = DEFAULT) -> None:
         (row or get_schedule(name, instance)).delete(using=using)
 
 
+@in_first_shard
 def pause_schedule(name: str, reason: str = "", *, instance: str = DEFAULT) -> Schedule:
     """Make no jobs until it is resumed; due times pass meanwhile.
 
@@ -85,6 +89,7 @@ def pause_schedule(name: str, reason: str = "", *, instance: str = DEFAULT) -> S
     return row
 
 
+@in_first_shard
 def resume_schedule(name: str, *, instance: str = DEFAULT) -> Schedule:
     """Go on; due times that passed meanwhile are noted as missed, and not caught up."""
     using = get_instance(instance).database
@@ -99,6 +104,7 @@ def resume_schedule(name: str, *, instance: str = DEFAULT) -> Schedule:
     return row
 
 
+@in_first_shard
 def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
     """Make a job of a schedule now, whatever its times are, also while it is paused; return it.
 
@@ -118,6 +124,7 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
     return job
 
 
+@in_first_shard
 def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAULT) -> list[Job]:
     """Make the jobs of the due times from `start` until just before `end`, which are in the past.
 
@@ -247,6 +254,10 @@ def checked(name: object, new: NewJob, instance: str) -> dict[str, Any]:
             raise InvalidScheduleError(
                 f"schedule {name!r}: {option}= is not for jobs of schedules, whose times say when."
             )
+    if given.pop("shard_key") is not None:
+        raise InvalidScheduleError(
+            f"schedule {name!r}: shard_key= is not for jobs of schedules, which are in shard 0."
+        )
     where = f"schedule {name!r}"
     try:
         job = Builder(instance, get_job_type, verb=where).build(new)
@@ -285,6 +296,7 @@ def _write(row: Schedule, wanted: Mapping[str, Any]) -> None:
         row.save(using=row.using, update_fields=change(row, changed, clock.now(row.using)))
 
 
+@in_first_shard
 def override(name: str, spec: Cron | Every, *, instance: str) -> Schedule:
     """Give a schedule that the code declares other times, until `hipq_sync --reset`.
 

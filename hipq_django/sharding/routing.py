@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
+from itertools import cycle
 from numbers import Number
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from django.db import connections
 from django.utils.functional import cached_property
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance, on_shard
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.conf.sharding import shard_key_at
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.sharding import Shard, checked_shard_key
@@ -21,6 +24,9 @@ from hipq_django.domain.validation import checked_key, is_id
 from hipq_django.exceptions import InvalidJobError, ShardError
 from hipq_django.job_types.current import current_job
 from hipq_django.sharding.map import map_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SAME_KEY = "jobs that wait for each other need the same shard_key."
 
@@ -92,13 +98,46 @@ class Routes:
         self._map = map_of(config)
         self._digest = digest
 
-    def place(self, new: NewJob) -> str:
-        """Return the database of a job."""
-        return self._noted(self._own(new) or self._anywhere)
+    def place(self, new: NewJob, batch: Any = None) -> str:
+        """Return the database of a job, which may belong to a batch; raise `ShardError`."""
+        return self._noted(self._own(new, batch) or self._anywhere)
 
-    def _own(self, new: NewJob) -> Shard | None:
+    def place_together(
+        self, jobs: Iterable[NewJob], verb: str, way_out: str, batch: Any = None
+    ) -> str:
+        """Return the database of all of the jobs; raise `ShardError` if they have several."""
+        found = {shard for new in jobs if (shard := self._own(new, batch))}
+        if len(found) > 1:
+            *others, last = [shard.alias for shard in self._map.shards if shard in found]
+            raise ShardError(
+                f"{verb}: the jobs are in shards {', '.join(others)} and {last}; {way_out}"
+            )
+        return self._noted(found.pop() if found else self._anywhere)
+
+    def place_apart(self, jobs: Iterable[NewJob]) -> dict[str, list[int]]:
+        """Return the places of the jobs by their databases; those without keys go to all evenly."""
+        shards = self._map.shards
+        anywhere = cycle(random.sample(shards, len(shards)))
+        parts: dict[Shard, list[int]] = {shard: [] for shard in shards}
+        for place, new in enumerate(jobs):
+            parts[self._own(new) or next(anywhere)].append(place)
+        return {self._noted(shard): places for shard, places in parts.items() if places}
+
+    def place_batch(self, shard_key: str | None) -> str:
+        """Return the database of a new batch, whose shard key was checked."""
+        return self._noted(self._anywhere if shard_key is None else self._map.of_key(shard_key))
+
+    def check_beside(self, jobs: Iterable[NewJob], job_id: int) -> None:
+        """Raise `ShardError` unless the jobs may be in the shard of another one."""
+        place = self._map.of_id(job_id) or self._anywhere
+        for new in jobs:
+            if (own := self._own(new)) and own != place:
+                raise _apart(new, own, job_id, place)
+
+    def _own(self, new: NewJob, batch_of: Any = None) -> Shard | None:
         """Return the shard that the values of a job name, if they do; raise `ShardError`."""
-        own, batch, after = self._of_key(new), self._of_batch(new), self._of_followed(new)
+        own, after = self._of_key(new), self._of_followed(new)
+        batch = self._of_batch(batch_of or new.batch)
         if own and batch and own != batch:
             raise ShardError(
                 f"enqueue {new.job_type!r}: its shard is {own.alias}, that of its batch "
@@ -107,10 +146,7 @@ class Routes:
         wanted = own or batch
         for pk, shard in after.items():
             if wanted and shard != wanted:
-                raise ShardError(
-                    f"enqueue {new.job_type!r}: its shard is {wanted.alias}, that of job {pk}, "
-                    f"which it follows, {shard.alias}; {SAME_KEY}"
-                )
+                raise _apart(new, wanted, pk, shard)
         return wanted or next(iter(after.values()), None)
 
     def _of_key(self, new: NewJob) -> Shard | None:
@@ -121,8 +157,8 @@ class Routes:
                 key = self._digest(new)
         return None if key is None else self._map.of_key(key)
 
-    def _of_batch(self, new: NewJob) -> Shard | None:
-        pk = getattr(new.batch, "pk", new.batch)
+    def _of_batch(self, batch: Any) -> Shard | None:
+        pk = getattr(batch, "pk", batch)
         return self._map.of_id(pk) if is_id(pk) else None
 
     def _of_followed(self, new: NewJob) -> dict[int, Shard]:
@@ -163,4 +199,28 @@ class Routes:
         return shard.alias
 
 
+def _apart(new: NewJob, own: Shard, job_id: int, other: Shard) -> ShardError:
+    return ShardError(
+        f"enqueue {new.job_type!r}: its shard is {own.alias}, that of job {job_id} {other.alias}; "
+        f"{SAME_KEY}"
+    )
+
+
 _warned: list[str] = []
+
+
+# Schedules
+
+
+def in_first_shard(verb: Callable[P, R]) -> Callable[P, R]:
+    """Let a verb about schedules act in the first shard, where all of an instance are."""
+
+    @wraps(verb)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        config = get_instance(options.get("instance", DEFAULT))  # type: ignore[arg-type]  # a name
+        if not config.is_sharded:
+            return verb(*args, **options)
+        with on_shard(config.name, config.shards[0]):
+            return verb(*args, **options)
+
+    return call

@@ -119,8 +119,8 @@ REFUSED: list[tuple[Callable[[Job, Job], dict[str, Any]], str]] = [
     ),
     (
         lambda here, there: {"after": [there], "job_key": "a"},
-        "enqueue 'echo': its shard is default, that of job {1}, which it follows, other; jobs that "
-        "wait for each other need the same shard_key.",
+        "enqueue 'echo': its shard is default, that of job {1} other; jobs that wait for each "
+        "other need the same shard_key.",
     ),
     (
         lambda here, there: {"batch": there.pk, "job_key": "a"},
