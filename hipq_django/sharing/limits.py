@@ -80,7 +80,6 @@ def _alone(config: InstanceSettings) -> Iterator[int]:
     with ExitStack() as stack:
         with telling_silence(config.shards[0]):
             connection = stack.enter_context(answering(config.shards[0]))
-            connection.set_autocommit(False)
             with connection.cursor() as cursor:
                 cursor.execute(lock, [config.name])
                 row = cursor.fetchone()

