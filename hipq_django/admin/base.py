@@ -26,17 +26,21 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.display import NOTHING, badge, format_number, shown, when
 from hipq_django.admin.fields import EditForm
-from hipq_django.conf.instances import get_instance
+from hipq_django.admin.shards import SHARD, chosen_shard, instance_on, shard_of_row, working_on
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.answering import answers
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.sharding import Shard
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
 from hipq_django.models.base import name_in_its_kind, title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 from hipq_django.monitoring.endings import Trend
+from hipq_django.sharding.map import map_of
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -82,6 +86,12 @@ class RowList(ChangeList):
         self.result_list = list(self.result_list)
         self.model_admin.prepare(request, self.result_list)  # type: ignore[attr-defined]  # a HipqAdmin
 
+    def get_filters_params(self, *args: Any) -> dict[str, Any]:
+        """Return what the address asks for; the shard is no filter of its rows."""
+        found: dict[str, Any] = super().get_filters_params(*args)
+        found.pop(SHARD, None)
+        return found
+
     def get_ordering_field(self, field_name: Any) -> Any:
         """Return the field of a column that may be sorted by: any other has no index."""
         sortable = self.sortable_by or ()
@@ -102,6 +112,8 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     using = ""
     reader: HttpRequest | None = None
     """Whose permissions decide what links there are; None where links are for everybody."""
+    shard: Shard | None = None
+    """The shard whose rows are shown; None without SHARDS."""
 
     change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
@@ -121,6 +133,17 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def database(self) -> str:
         """The alias of the database whose rows are shown."""
         return self.using or get_instance(DEFAULT).database
+
+    @property
+    def sharded(self) -> InstanceSettings | None:
+        """The instance whose shards there are to choose from; ids of flows name no shard."""
+        is_own = self.opts.app_label == Job._meta.app_label
+        return instance_on(self.database) if is_own else None
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The shards to choose from."""
+        return map_of(self.sharded).shards if self.sharded else ()
 
     @property
     def now(self) -> datetime:
@@ -167,11 +190,19 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show what was done to a row."""
+        context = extra_context or {}
+        return self.shown_on(
+            self.shard_of(object_id), request, lambda it: it._history(request, object_id, context)
+        )
+
+    def _history(
+        self, request: HttpRequest, object_id: str, context: dict[str, Any]
+    ) -> HttpResponse:
         called: dict[str, Any] = {}
         if row := self.get_object(request, unquote(object_id)):
             text = _("History of %(row)s")
             called = {"object": _Called(row), "title": text % {"row": self.label(row)}}
-        return super().history_view(request, object_id, {**called, **(extra_context or {})})
+        return super().history_view(request, object_id, {**called, **context})
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -254,11 +285,45 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         pages.reader = request
         return pages
 
+    def shard_of(self, object_id: str | None) -> Shard | None:
+        """Return the shard of a row; None without SHARDS."""
+        return shard_of_row(self.sharded, object_id) if self.sharded else None
+
+    def shown_on(
+        self, shard: Shard | None, request: HttpRequest, view: Callable[[Any], HttpResponse]
+    ) -> HttpResponse:
+        """Return what `view` makes of these pages, as this user may read them, of a shard."""
+        pages = self.read_by(request)
+        if shard is None:
+            return view(pages)
+        pages.shard, pages.using = shard, shard.alias
+        with working_on(shard.alias):
+            return view(pages) if answers(shard.alias) else pages._silence(request, shard)
+
+    def _silence(self, request: HttpRequest, shard: Shard) -> HttpResponse:
+        """Say that the shard does not answer, and let another one be chosen."""
+        title = capfirst(str(self.opts.verbose_name_plural))
+        problem = gettext("%(shard)s does not answer") % {"shard": shard.alias}
+        context = {"title": title, "pages": self, "problem": problem}
+        return self.shown_page(request, "hipq_django/admin/silent_shard.html", context)
+
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list, with the links that the user may follow."""
-        return super(HipqAdmin, self.read_by(request)).changelist_view(request, extra_context)
+        """Show the list, with the links that the user may follow.
+
+        Its address names the shard, so that actions act in the shard that the page shows, though
+        another one was chosen meanwhile.
+        """
+        shard = chosen_shard(request, self.sharded) if self.sharded else None
+        if shard and request.method == "GET" and request.GET.get(SHARD) != str(shard.number):
+            query = request.GET.copy()
+            query[SHARD] = str(shard.number)
+            return HttpResponseRedirect(f"{request.path}?{query.urlencode()}")
+        return self.shown_on(shard, request, lambda it: it._list(request, extra_context))
+
+    def _list(self, request: HttpRequest, context: dict[str, Any] | None) -> HttpResponse:
+        return super().changelist_view(request, context)
 
     def changeform_view(
         self,
@@ -267,18 +332,22 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
+        """Show a row's page, or save what was edited there."""
+        page = (request, object_id, form_url, extra_context)
+        return self.shown_on(self.shard_of(object_id), request, lambda it: it.form_page(*page))
+
+    def form_page(self, request: HttpRequest, object_id: str | None, *more: Any) -> Any:
         """Save nothing, and say so, where what happened meanwhile stands in the way.
 
         The row is locked before its form is checked, and stays as it is until that is written.
         """
-        pages: Any = super(HipqAdmin, self.read_by(request))
         if request.method != "POST":
-            return pages.changeform_view(request, object_id, form_url, extra_context)
+            return super().changeform_view(request, object_id, *more)
         pk = id_from(unquote(object_id or ""))
         try:
             with write_transaction(self.database):
                 locked(self.model._default_manager.using(self.database).filter(pk=pk)).first()
-                return pages.changeform_view(request, object_id, form_url, extra_context)
+                return super().changeform_view(request, object_id, *more)
         except HipqError as error:
             reason = str(error)
         except PermissionDenied:
@@ -335,7 +404,8 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def list_url(self, model: type[Model], query: Mapping[str, Any]) -> str:
         """Return the address of a filtered list, '' where `url_if_any` knows none."""
         url = self.url_if_any(model, "changelist")
-        return f"{url}?{urlencode(query)}" if url else ""
+        shard = {SHARD: self.shard.number} if self.shard else {}
+        return f"{url}?{urlencode({**shard, **query})}" if url else ""
 
     def url_if_any(self, model: type[Model], page: str, *args: Any) -> str:
         """Return the address of a page, '' where this site or this user does not see the model."""
@@ -369,8 +439,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         `view(pages, request, …)` gets these pages as the user may read them.
         """
 
-        def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            return view(self.read_by(request), request, *args, **kwargs)
+        def shown(request: HttpRequest, object_id: str) -> HttpResponse:
+            shard = self.shard_of(object_id)
+            return self.shown_on(shard, request, lambda it: view(it, request, object_id))
 
         names = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
         guarded = self.admin_site.admin_view(shown)

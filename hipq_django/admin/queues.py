@@ -16,7 +16,8 @@ from hipq_django.admin.base import column
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.admin.row_actions import RowActions, Verb, by_name
-from hipq_django.conf.instances import get_instance
+from hipq_django.admin.shards import SHARD
+from hipq_django.conf.instances import InstanceSettings, get_instance, get_instances
 from hipq_django.conf.options import DAYS, QUEUE
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
@@ -25,6 +26,8 @@ from hipq_django.models import Job, Queue
 from hipq_django.monitoring.counts import format_count, live_workers, with_figures
 from hipq_django.monitoring.endings import Trends
 from hipq_django.monitoring.overview import QueueCounts, queue_counts
+from hipq_django.monitoring.shards import ShardState, look_at_shards
+from hipq_django.sharing.limits import LimitNotChangedError, change_limit
 
 
 class QueueForm(EditForm):
@@ -57,6 +60,29 @@ class QueueForm(EditForm):
         required=False,
         help_text=_("How long jobs that succeeded are kept; empty: as long as the others."),
     )
+
+    @property
+    def edited(self) -> dict[str, Any]:
+        """The values to write; the limit of a sharded queue is written already, in all shards."""
+        done = ("throttle_limit",) if _sharded(self.instance) else ()
+        return {name: value for name, value in super().edited.items() if name not in done}
+
+    def clean(self) -> dict[str, Any]:
+        """Change the limit of a sharded queue in all shards, once all else is found right."""
+        values, config = super().clean(), _sharded(self.instance)
+        if self.errors or config is None or "throttle_limit" not in self.changed_data:
+            return values
+        try:
+            change_limit(config, self.instance.name, values["throttle_limit"])
+        except LimitNotChangedError as error:
+            self.add_error("throttle_limit", str(error))
+        return values
+
+
+def _sharded(queue: Queue) -> InstanceSettings | None:
+    """Return the instance of a queue, if it is sharded."""
+    found = (config for config in get_instances() if config.is_sharded)
+    return next((config for config in found if config.name == queue.instance), None)
 
 
 VERBS = by_name(
@@ -98,6 +124,7 @@ class QueueAdmin(RowActions):
     """The first page to look at: every queue with what stands in it and what holds it."""
 
     form = QueueForm
+    change_form_template = "hipq_django/admin/queue.html"
     list_display = (
         "__str__", "condition", "due", "oldest_due", "waiting", "running", "in_error", "load",
         "lately", "order",
@@ -179,9 +206,9 @@ class QueueAdmin(RowActions):
 
     @admin.display(description=_("load"))
     def load(self, queue: Any) -> str:
-        """The sum of the factors that run, and the limit."""
+        """The sum of the factors that run, and the limit; of a shard its share."""
         text = _("%(load)s of %(limit)s") if queue.is_limited else _("%(load)s, no limit")
-        return text % {"load": plain(queue.load or 0), "limit": plain(queue.throttle_limit)}
+        return text % {"load": plain(queue.load or 0), "limit": plain(queue.own_limit)}
 
     @admin.display(description=_("throttlers"))
     def throttlers(self, queue: Any) -> str:
@@ -192,7 +219,32 @@ class QueueAdmin(RowActions):
             return str(error)
         return ", ".join(paths) or gettext("none")
 
+    # What shards have of it
+
+    def beside_form(self, request: HttpRequest, row: Queue) -> dict[str, Any]:
+        """Return what there is to see of each shard."""
+        config = _sharded(row)
+        states = look_at_shards(config, name=row.name).shards if config else ()
+        shown = super().beside_form(request, row)
+        return {**shown, "shard_rows": [self._in_shard(state) for state in states]}
+
+    def _in_shard(self, state: ShardState) -> dict[str, str]:
+        link = self.list_link(Queue, state.shard.alias, {SHARD: state.shard.number})
+        line = {"link": link, "problem": state.problem}
+        for queue in state.queues:  # none in a shard that no job has come to
+            share = queue.throttle_limit if queue.share is None else queue.share
+            line["due"] = format_count(queue.due, format_number)
+            line |= {"running": plain(queue.running), "share": plain(share)}
+            line["owed"] = plain(queue.owed)
+        return line
+
     # What an operator does
+
+    def form_page(self, request: HttpRequest, object_id: str | None, *more: Any) -> Any:
+        """Open no transaction where there are shards: each commits a changed limit by itself."""
+        if self.shard is None:
+            return super().form_page(request, object_id, *more)
+        return self._changeform_view(request, object_id, *more)  # type: ignore[attr-defined]  # not in the stubs
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited fields; the workers bring the waiting jobs into a changed order."""

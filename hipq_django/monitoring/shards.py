@@ -95,26 +95,29 @@ class ShardsState:
         }
 
 
-def look_at_shards(config: InstanceSettings) -> ShardsState:
-    """Return the state of each shard of an instance, one after the other."""
+def look_at_shards(config: InstanceSettings, **queues: Any) -> ShardsState:
+    """Return the state of each shard of an instance, one after the other.
+
+    `queues` narrows the queues that are looked at: `name="bank"`.
+    """
     known = map_of(config)
-    states = [_state(config.on(shard.alias), shard) for shard in known.shards]
+    states = [_state(config.on(shard.alias), shard, queues) for shard in known.shards]
     return ShardsState(known.count_before, states)
 
 
-def _state(config: InstanceSettings, shard: Shard) -> ShardState:
+def _state(config: InstanceSettings, shard: Shard, queues: Mapping[str, Any]) -> ShardState:
     if config.is_sharded and not answers(shard.alias):
         return ShardState(shard, f"{shard.alias} does not answer")
     try:
         with looks_only(shard.alias):
-            return ShardState(shard, "", _queues(config))
+            return ShardState(shard, "", _queues(config, queues))
     except Error as error:  # an empty database, in the place of one that was lost
         return ShardState(shard, f"{shard.alias}: {in_one_line(error)}")
 
 
-def _queues(config: InstanceSettings) -> list[QueueShare]:
+def _queues(config: InstanceSettings, queues: Mapping[str, Any]) -> list[QueueShare]:
     using = config.database
-    rows = Queue.objects.using(using).filter(instance=config.name).order_by("name")
+    rows = Queue.objects.using(using).filter(instance=config.name, **queues).order_by("name")
     counters = Transfer.objects.using(using).values("queue").order_by()
     counted = counters.annotate(on_its_way=Sum(F("sent") - F("received")))
     on_its_way = {row["queue"]: row["on_its_way"] for row in counted}
