@@ -13,8 +13,8 @@ SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres test-orm test-all lint docs check messages \
-	bench bench-states soak chaos clean
+.PHONY: help venv demo demo-orders demo-shards demo-flow test test-sqlite test-postgres test-orm test-all \
+	lint docs check messages bench bench-states soak chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -27,6 +27,9 @@ demo: $(VENV)/.example ## Run the example project: a shop, a worker and a bank t
 
 demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests by HTTP, answers through Kafka
 	@$(VENV)/bin/python manage.py demo_orders
+
+demo-shards: $(VENV)/.test ## Run one queue over two databases: a limit of both, and one that is stopped and started
+	@$(VENV)/bin/python manage.py demo_shards
 
 demo-flow: $(VENV)/.example ## Run the flows of the example: orders, readings and Fibonacci's numbers, with a killed worker
 	@$(VENV)/bin/python manage.py demo_flow

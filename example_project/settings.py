@@ -68,6 +68,23 @@ HIPQ = {
     }
 }
 
+# Only for `manage.py demo_shards`: the folder in which two PostgreSQL servers have their sockets.
+SHARDS_FOLDER = env("SHARDS_FOLDER", default="")
+if SHARDS_FOLDER:
+    for alias in ("jobs_0", "jobs_1"):
+        DATABASES[alias] = {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": "postgres",
+            "USER": "postgres",
+            "HOST": f"{SHARDS_FOLDER}/{alias}",
+            "PORT": "5432",
+        }
+    HIPQ["sharded"] = {
+        "SHARDS": ["jobs_0", "jobs_1"],
+        "SHARD_KEY": "tenant",
+        "QUEUES": {"warehouse": {"THROTTLE_LIMIT": 6}},
+    }
+
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
