@@ -220,3 +220,15 @@ def test_every_order_is_answered_through_kafka_also_in_a_second_demo(
         table = demo.table()
         assert (table["confirmed"], table["refused"]) == (8, 2)
         assert table["malformed messages, kept in the inbox"] > 0
+
+
+# One queue over two databases
+
+
+@pytest.mark.nightly
+def test_two_databases_share_a_limit_though_one_is_stopped(start: Callable[..., Demo]) -> None:
+    demo = start("demo_shards")
+
+    assert demo.wait() == 0, demo.output
+    assert "jobs_1 does not answer" in demo.output
+    assert "Most at once in both databases: 6 of 6 allowed" in demo.output

@@ -28,9 +28,10 @@ from tests.postgres import PostgresServer
 
 INSTANCE = "sharded"
 SHARDS = ("jobs_0", "jobs_1")
+QUEUE = "warehouse"
 LIMIT = 6
 TENANTS = [f"tenant-{number}" for number in range(20)]
-PARCELS = 120
+PARCELS = 72
 SECONDS = 60
 
 
@@ -75,7 +76,7 @@ class Command(BaseCommand):
     def _set_up(self, stage: Stage) -> None:
         self.stdout.write("Making the tables in both databases …")
         for alias in SHARDS:
-            call_command("migrate", "hipq", database=alias, verbosity=0)
+            call_command("migrate", database=alias, verbosity=0)
         call_command("hipq_shards", "add", instance=INSTANCE, stdout=self.stdout)
         self.stdout.write(f"Starting two workers for each; their logs are in {stage.logs}")
         worker = ("manage.py", "hipq_worker", "--instance", INSTANCE, "--processes", "2")
@@ -92,8 +93,10 @@ class Command(BaseCommand):
         while True:
             stage.pause()
             state = look()
-            running = sum(_running(state, number) for number in range(len(SHARDS)))
-            self.progress.show(f"  {' · '.join(map(_said, state.shards))} · together {running:g}")
+            running = _running(state, 0) + _running(state, 1)
+            self.progress.show(
+                f"  {' · '.join(map(_said, state.shards))} · together {running.normalize():f}"
+            )
             if is_reached(state):
                 self.progress.end()
                 self.stdout.write(f"  {what}")
@@ -172,20 +175,20 @@ def _left(state: ShardsState, number: int) -> Decimal:
 
 
 def _is_used_by_both(state: ShardsState) -> bool:
-    mine, others = (_running(state, number) for number in range(len(SHARDS)))
-    return mine > 0 < others and mine + others == LIMIT
+    first, second = _running(state, 0), _running(state, 1)
+    return first > 0 < second and first + second == LIMIT
 
 
 def _is_done(state: ShardsState) -> bool:
     is_whole = not any(shard.problem for shard in state.shards)
-    return is_whole and not any(_left(state, number) for number in range(len(SHARDS)))
+    return is_whole and not _left(state, 0) + _left(state, 1)
 
 
-def _said(shard: ShardState) -> str:
-    if shard.problem:
-        return f"{shard.problem:<36}"
-    return "".join(
-        f"{shard.shard.alias}: {queue.due:>3} due, runs {queue.running:g} of {queue.share or 0:g}"
-        f"{f' and owes {queue.owed:g}' if queue.owed else '':<11}"
-        for queue in shard.queues
-    )
+def _said(state: ShardState) -> str:
+    if state.problem:
+        return f"{state.problem:<42}"
+    [queue] = [queue for queue in state.queues if queue.name == QUEUE]
+    share = queue.throttle_limit if queue.share is None else queue.share
+    owes = f" and owes {queue.owed.normalize():f}" if queue.owed else ""
+    said = f"{queue.due:>3} due, runs {queue.running.normalize():f} of {share.normalize():f}{owes}"
+    return f"{state.shard.alias}: {said:<34}"
