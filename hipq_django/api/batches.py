@@ -21,7 +21,6 @@ from hipq_django.api.enqueueing import (
     create_following,
     create_many,
     create_member,
-    in_former,
     together,
     with_keys,
 )
@@ -60,7 +59,6 @@ def chain(*jobs: NewJob, shard_key: str | None = None, instance: str = DEFAULT) 
             )
     keyed = with_keys(jobs, builder, shard_key)
     with together(keyed, builder) as there:
-        in_former(keyed, "raise", there, there.using)
         return _enqueue_chain(keyed, there)
 
 
@@ -217,7 +215,6 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
             continue
         [keyed] = with_keys([new], builder, made.shard_key)
         with together([keyed], builder, batch=made) as there:
-            in_former([keyed], "raise", there, there.using)
             [job] = create_following([(keyed, Following([], on, is_held=is_held))], there)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)

@@ -39,7 +39,7 @@ def pull(config: InstanceSettings, number: int, queue: str, aliases: Sequence[st
         try:
             return sharded.visit(visit, worker_transaction)
         except SilentShardError as error:
-            if steady() - began > LONG_SECONDS:
+            if not error.is_locked and steady() - began > LONG_SECONDS:
                 _silent[error.alias] = steady()
             return None
 

@@ -27,9 +27,10 @@ T = TypeVar("T")
 class SilentShardError(Exception):
     """A shard does not answer, or somebody keeps its queue locked."""
 
-    def __init__(self, alias: str) -> None:
+    def __init__(self, alias: str, *, is_locked: bool) -> None:
         super().__init__(f"{alias} does not answer")
         self.alias = alias
+        self.is_locked = is_locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,12 @@ def telling_silence(alias: str) -> Iterator[None]:
     try:
         yield
     except Error as error:
+        is_locked = is_locked_out(error)
         if is_outage(error):
             connections[alias].close()
-        elif not is_locked_out(error):
+        elif not is_locked:
             raise
-        raise SilentShardError(alias) from error
+        raise SilentShardError(alias, is_locked=is_locked) from error
 
 
 def _notice_silence(alias: str) -> None:
