@@ -302,9 +302,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def _silence(self, request: HttpRequest, shard: Shard) -> HttpResponse:
         """Say that the shard does not answer, and let another one be chosen."""
-        title = capfirst(str(self.opts.verbose_name_plural))
-        problem = gettext("%(shard)s does not answer") % {"shard": shard.alias}
-        context = {"title": title, "pages": self, "problem": problem}
+        context = {"title": silence_of(shard), "pages": self}
         return self.shown_page(request, "hipq_django/admin/silent_shard.html", context)
 
     def changelist_view(
@@ -491,6 +489,11 @@ class _Called:
 
     def __str__(self) -> str:
         return self._called(self._row)
+
+
+def silence_of(shard: Shard) -> str:
+    """Return what is said of a shard that does not answer."""
+    return gettext("%(shard)s does not answer") % {"shard": shard.alias}
 
 
 def _linked(url: str, text: object) -> str:

@@ -12,7 +12,7 @@ from django.utils.html import format_html_join
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from hipq_django.admin.base import column
+from hipq_django.admin.base import column, silence_of
 from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.admin.row_actions import RowActions, Verb, by_name
@@ -230,7 +230,8 @@ class QueueAdmin(RowActions):
 
     def _in_shard(self, state: ShardState) -> dict[str, str]:
         link = self.list_link(Queue, state.shard.alias, {SHARD: state.shard.number})
-        line = {"link": link, "problem": state.problem}
+        problem = silence_of(state.shard) if state.is_silent else state.problem
+        line = {"link": link, "problem": problem}
         for queue in state.queues:  # none in a shard that no job has come to
             share = queue.throttle_limit if queue.share is None else queue.share
             line["due"] = format_count(queue.due, format_number)

@@ -56,6 +56,8 @@ class ShardState:
     shard: Shard
     problem: str
     queues: Sequence[QueueShare] = ()
+    is_silent: bool = False
+    """Whether that is the problem: it does not answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -107,7 +109,7 @@ def look_at_shards(config: InstanceSettings, **queues: Any) -> ShardsState:
 
 def _state(config: InstanceSettings, shard: Shard, queues: Mapping[str, Any]) -> ShardState:
     if config.is_sharded and not answers(shard.alias):
-        return ShardState(shard, f"{shard.alias} does not answer")
+        return ShardState(shard, f"{shard.alias} does not answer", is_silent=True)
     try:
         with looks_only(shard.alias):
             return ShardState(shard, "", _queues(config, queues))

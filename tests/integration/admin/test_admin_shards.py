@@ -10,11 +10,13 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 from django.test import Client
+from django.utils.translation import override
 
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
 from tests.admin_pages import history, html, list_url, messages_of, page_url, press, save
+from tests.factories import QueueFactory
 from tests.integration.sharding.conftest import ALIASES, sharded
 
 __all__ = ["sharded"]
@@ -133,17 +135,26 @@ def test_the_page_of_a_queue_says_what_each_shard_has(
 
 def test_a_shard_that_does_not_answer_is_named(admin_client: Client, jobs: list[Job]) -> None:
     own = queues()[0]
-    text = "other does not answer"
-    with silent("other"):
-        pages = [
-            html(admin_client, list_url(Job), shard=1),
-            html(admin_client, page_url(jobs[1])),
-            html(admin_client, page_url(own)),
-        ]
+    for language, text in (("en", "other does not answer"), ("fr", "other ne répond pas")):
+        with silent("other"), override(language):
+            pages = [
+                html(admin_client, list_url(Job), shard=1),
+                html(admin_client, page_url(jobs[1])),
+                html(admin_client, page_url(own)),
+            ]
 
-        assert all(text in page for page in pages)
-        assert f'<td colspan="4">{text}</td>' in pages[2]
-        assert listed(html(admin_client, list_url(Job), shard=0)) == [0]
+            assert all(f"<h1>{text}</h1>" in page for page in pages[:2])
+            assert f'<td colspan="4">{text}</td>' in pages[2]
+            assert listed(html(admin_client, list_url(Job), shard=0)) == [0]
+
+
+def test_without_shards_there_is_no_choice(admin_client: Client) -> None:
+    queue = QueueFactory.create()
+
+    for url in (list_url(Queue), page_url(queue)):
+        page = html(admin_client, url)
+        assert "hipq-shard" not in page
+        assert "Owed" not in page
 
 
 def test_a_changed_limit_is_changed_in_all_shards(admin_client: Client, jobs: list[Job]) -> None:
