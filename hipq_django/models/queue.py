@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.conf.instances import get_instance
 from hipq_django.conf.options import DAYS, QUEUE
 from hipq_django.domain.options import Number, Option
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
@@ -164,4 +165,5 @@ class Queue(Row):
     @cached_property
     def shard_count(self) -> int:
         """How many shards the queue is in."""
-        return 1 if self.share is None else verbs.count_of_shards(self)
+        is_sharded = get_instance(self.instance).is_sharded
+        return verbs.count_of_shards(self) if is_sharded else 1

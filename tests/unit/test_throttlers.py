@@ -152,6 +152,14 @@ def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
     assert starts.ask(NOON + timedelta(seconds=90), 5) == 1
 
 
+def test_each_shard_starts_its_part_of_the_rate() -> None:
+    starts = Starts(hipq.RateLimit(5, per=60))
+    starts.queue.shard_count = 2  # as its database says
+
+    assert starts.ask(NOON, 5) == 2
+    assert starts.ask(NOON + timedelta(seconds=59), 5) == 0
+
+
 @pytest.mark.parametrize("count", [1, 250])
 def test_starts_that_a_clock_noted_far_ahead_hold_nobody_once_it_is_right_again(count: int) -> None:
     starts = Starts(hipq.RateLimit(count, per=60))

@@ -26,14 +26,15 @@ class Command(InstanceCommand):
 
     help = "Explain, cancel, move or requeue jobs; cancel batches."
     takes: ClassVar = {
-        "explain": ("--type",),
-        "cancel": ("--type", "--reason", "--descendants"),
-        "run_now": ("--type",),
-        "reschedule": ("--type", "--at"),
-        "reprioritize": ("--type", "--priority"),
-        "requeue": ("--type", "--dependents"),
+        "explain": ("--type", "--shard-key"),
+        "cancel": ("--type", "--reason", "--descendants", "--shard-key"),
+        "run_now": ("--type", "--shard-key"),
+        "reschedule": ("--type", "--at", "--shard-key"),
+        "reprioritize": ("--type", "--priority", "--shard-key"),
+        "requeue": ("--type", "--dependents", "--shard-key"),
         "cancel_batch": ("--reason",),
     }
+    kept_as: ClassVar = {"--shard-key": "shard_key"}
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
@@ -41,6 +42,7 @@ class Command(InstanceCommand):
         parser.add_argument("verb", choices=list(self.takes))
         parser.add_argument("names", nargs="+", metavar="ID", help="Ids of jobs, or of batches.")
         parser.add_argument("--type", help="What stands for ids are keys of jobs of this type.")
+        parser.add_argument("--shard-key", metavar="KEY", help="With --type: says in which shard.")
         parser.add_argument("--reason", default="", help="cancel, cancel_batch: why.")
         parser.add_argument(
             "--descendants", action="store_true", help="cancel: all that it has enqueued, too."
@@ -100,7 +102,8 @@ class Command(InstanceCommand):
     def _do(self, verb: Callable[..., Any], name: str, options: Options, **how: Any) -> Any:
         """Call a verb with the job of a name: an id, or a key of a type."""
         if options["type"]:
-            return verb(options["type"], name, instance=self.config.name, **how)
+            place = {"instance": self.config.name, "shard_key": options["shard_key"]}
+            return verb(options["type"], name, **place, **how)
         if id_from(name) is None:
             raise CommandError(
                 f"{options['verb']}: instance {self.config.name!r} has no job {name!r:.100}; give "

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
 from hipq_django.conf.options import DAYS
 from hipq_django.maintenance.retention import prune
-from hipq_django.management.instance_command import InstanceCommand
+from hipq_django.management.shards_command import ShardsCommand, fail_for
 
 
-class Command(InstanceCommand):
+class Command(ShardsCommand):
     """Deletes in batches, so that it can run beside workers."""
 
     help = (
@@ -34,7 +35,11 @@ class Command(InstanceCommand):
         days = options["days"]
         if days is not None:
             DAYS.checked(days, "--days")
-        counts = prune(self.config, days=days, dry_run=options["dry_run"])
+        clear = partial(prune, days=days, dry_run=options["dry_run"])
+        found = self.in_each_shard(options["shard"], clear)
         verb = "would delete" if options["dry_run"] else "deleted"
-        for name, number in counts.items():
-            self.stdout.write(f"{name}: {verb} {number}")
+        for each in found:
+            where = f"{each.shard.alias}: " if self.config.is_sharded else ""
+            for name, number in (each.result or {}).items():
+                self.stdout.write(f"{where}{name}: {verb} {number}")
+        fail_for(found)

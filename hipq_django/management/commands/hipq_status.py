@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import no_translations
 
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.transactions import looks_only
 from hipq_django.domain.states import NONE
-from hipq_django.management.instance_command import InstanceCommand
+from hipq_django.management.shards_command import OfShard, ShardsCommand, fail_for
 from hipq_django.management.tables import Columns, table
 from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
@@ -29,13 +30,21 @@ def _queue_state(queue: QueueCounts) -> str:
     return ", ".join(name for name, holds in held_by.items() if holds) or "served"
 
 
+def _limit(queue: QueueCounts) -> str:
+    """Return the limit; of a shard, what it has of it: '3 of 40'."""
+    if queue.throttle_limit < 1:
+        return "none"
+    of = "" if queue.share is None else f"{queue.share:g} of "
+    return f"{of}{queue.throttle_limit:g}"
+
+
 def _process_state(process: ProcessState) -> str:
     return "silent" if process.silent else process.state
 
 
 QUEUE_COLUMNS: Columns[QueueCounts] = {
     "queue": lambda queue: queue.name,
-    "limit": lambda queue: f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none",
+    "limit": _limit,
     "load": lambda queue: f"{queue.load:g}",
     "order": lambda queue: queue.order,
     "due": lambda queue: format_count(queue.due),
@@ -86,7 +95,7 @@ def _more_than_usual(trend: Trend) -> str:
 NO_QUEUES = "No queues; a worker that starts writes down those of its code and settings."
 
 
-class Command(InstanceCommand):
+class Command(ShardsCommand):
     """Prints queues, limits, counts, the oldest due job, the workers and consumers."""
 
     help = "Show queues, limits, counts, the oldest due job, the workers and consumers."
@@ -102,10 +111,32 @@ class Command(InstanceCommand):
 
         Nothing is written: the machine may still have the settings of the last release.
         """
-        with looks_only(self.config.database):
-            overview = take(self.config)
-        text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
-        self.stdout.write(text)
+        found = self.in_each_shard(options["shard"], _look)
+        if self.config.is_sharded:
+            shown, tables = {"shards": [_as_dict(each) for each in found]}, _tables_of_all(found)
+        else:
+            shown, tables = found[0].result.as_dict(), _tables(found[0].result)
+        self.stdout.write(json.dumps(shown, indent=2) if options["json"] else tables)
+        fail_for(found)
+
+
+def _look(config: InstanceSettings) -> Overview:
+    with looks_only(config.database):
+        return take(config)
+
+
+def _as_dict(found: OfShard) -> dict[str, Any]:
+    place = {"number": found.shard.number, "alias": found.shard.alias}
+    view = found.result.as_dict() if found.result else {}
+    return {**place, "problem": found.problem or None, **view}
+
+
+def _tables_of_all(found: Sequence[OfShard]) -> str:
+    return "\n\n".join(
+        f"Shard {each.shard.number}: {each.shard.alias}\n\n"
+        + (_tables(each.result) if each.result else each.problem)
+        for each in found
+    )
 
 
 def _tables(overview: Overview) -> str:

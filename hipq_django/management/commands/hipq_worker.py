@@ -11,13 +11,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connections
-from django.utils.text import get_text_list
 
 from hipq_django.database.answering import answers
 from hipq_django.domain.validation import checked_number
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
+from hipq_django.management.shards_command import checked_shard
 from hipq_django.models import Queue
 from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.options import WorkerOptions
@@ -131,13 +131,9 @@ class Command(InstanceCommand):
 
     def _shards(self, alias: str | None) -> Sequence[str]:
         """Return the databases to serve; all shards of the map if none is given."""
-        known = self.config.shards
         if alias is None:
             return [shard.alias for shard in map_of(self.config).shards]
-        if alias not in known:
-            listed = get_text_list([*known], "and")
-            raise CommandError(f"--shard {alias!r}: SHARDS has {listed}.")
-        return [alias]
+        return [checked_shard(self.config, alias)]
 
     def _run(self, options: dict[str, Any], shards: Sequence[str]) -> None:
         process = self._process(options, shards)

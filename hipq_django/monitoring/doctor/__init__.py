@@ -14,7 +14,7 @@ from hipq_django.monitoring.doctor import database, processes, queues, rows
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem
 from hipq_django.monitoring.overview import Overview
 
-__all__ = ["Finding", "Level", "examine", "examine_queues"]
+__all__ = ["Finding", "Level", "examine", "examine_queues", "problems_first"]
 
 
 def examine(config: InstanceSettings) -> list[Finding]:
@@ -32,15 +32,17 @@ def examine(config: InstanceSettings) -> list[Finding]:
             *rows.findings(config),
             *database.findings(config.database, ahead),
         ]
-        return _sorted([*found, *(one for each in registered for one in each.findings(config))])
+        found += [one for each in registered for one in each.findings(config)]
+        return problems_first(found)
 
 
 def examine_queues(config: InstanceSettings, view: Overview) -> list[Finding]:
     """Return what is wrong with the queues and job types of an overview, problems first."""
-    return _sorted([*queues.findings(config, view), *rows.of_queues(config, view)])
+    return problems_first([*queues.findings(config, view), *rows.of_queues(config, view)])
 
 
-def _sorted(found: Iterable[Finding]) -> list[Finding]:
+def problems_first(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order in which they are shown."""
     return sorted(found, key=lambda finding: finding.level is not Level.PROBLEM)
 
 

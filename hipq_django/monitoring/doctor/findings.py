@@ -23,7 +23,8 @@ class Level(StrEnum):
 class Finding:
     """One thing that is wrong, or worth knowing; `code` is stable, the sentences are for people.
 
-    `where` is a queue, a worker, a table or the database.
+    `where` is a queue, a worker, a table or the database; `shard` is the alias of that of a sharded
+    instance, None if it is about all of them.
     """
 
     level: Level
@@ -32,6 +33,7 @@ class Finding:
     what: str
     why: str
     what_to_do: str
+    shard: str | None = None
 
 
 problem = partial(Finding, Level.PROBLEM)

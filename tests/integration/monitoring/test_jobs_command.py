@@ -108,7 +108,10 @@ def test_a_batch_is_cancelled() -> None:
         (("reprioritize", 7), "say which priority"),
         (("delete", 7), "invalid choice: 'delete'"),
         (("cancel",), "required: ID"),
-        (("explain", 7, "--reason", "x"), "^explain does not take --reason 'x'; it takes --type.$"),
+        (
+            ("explain", 7, "--reason", "x"),
+            "^explain does not take --reason 'x'; it takes --type, --shard-key",
+        ),
         (("cancel", 7, "--dependents"), "--dependents; it takes --type, --reason, --descendants"),
         (("run_now", 7, "--at", "2040-01-01T06:00Z"), "run_now does not take --at '2040"),
         (("requeue", 7, "--descendants"), "requeue does not take --descendants; it takes --type"),

@@ -8,7 +8,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.models import Job, Queue, ShardMap
+from hipq_django.models import Job, Queue
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
@@ -41,18 +41,6 @@ def test_no_more_jobs_start_in_a_minute_than_allowed(
         counts.append(started())
 
     assert counts == [3, 3, 3, 6, 6, 9]
-
-
-def test_each_shard_starts_its_part_of_the_rate(
-    configure_queue: ConfigureQueue, start: Any
-) -> None:
-    configure_queue(hipq.RateLimit(5, per=60))
-    enqueue(10)
-    Queue.objects.update(share=0)
-    ShardMap.objects.create(instance="default", number=1, count=2, count_before=2, first_id=0)
-    start()
-
-    assert started() == 2
 
 
 def test_the_window_slides(configure_queue: ConfigureQueue, frozen_time: Any, start: Any) -> None:

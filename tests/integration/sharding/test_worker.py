@@ -9,6 +9,7 @@ from django.db import transaction
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings, get_instance, on_shard
 from hipq_django.models import Job, Schedule, Worker
+from hipq_django.models.catalog import get_queue
 from tests.declaring import Declare
 
 pytestmark = [
@@ -37,6 +38,15 @@ def test_what_is_no_shard_is_not_served(sharded: InstanceSettings, shard: str, s
         work("--shard", shard)
 
     assert str(raised.value) == said
+
+
+def test_throttlers_see_in_how_many_shards_a_queue_is(sharded: InstanceSettings) -> None:
+    before = get_queue("default", "bank").shard_count
+    call_command("hipq_shards", "add")
+
+    assert (before, get_queue("default", "bank").shard_count) == (1, 2)
+    with on_shard("default", "other"):
+        assert get_queue("default", "bank").shard_count == 2
 
 
 def test_a_worker_serves_one_shard_and_says_so(
