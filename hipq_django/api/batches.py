@@ -21,6 +21,7 @@ from hipq_django.api.enqueueing import (
     create_following,
     create_many,
     create_member,
+    in_former,
     together,
     with_keys,
 )
@@ -59,6 +60,7 @@ def chain(*jobs: NewJob, shard_key: str | None = None, instance: str = DEFAULT) 
             )
     keyed = with_keys(jobs, builder, shard_key)
     with together(keyed, builder) as there:
+        in_former(keyed, "raise", there, there.using)
         return _enqueue_chain(keyed, there)
 
 
@@ -215,6 +217,7 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
             continue
         [keyed] = with_keys([new], builder, made.shard_key)
         with together([keyed], builder, batch=made) as there:
+            in_former([keyed], "raise", there, there.using)
             [job] = create_following([(keyed, Following([], on, is_held=is_held))], there)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
@@ -116,7 +117,10 @@ def _enqueue_placed(new: NewJob, on_conflict: OnConflict | None, builder: Builde
     [new] = with_keys([new], builder)
     if not config.is_sharded:
         return _enqueue_built(new, on_conflict, builder)
-    with on_shard(config.name, builder.routes.place(new, builder.batch)):
+    place = builder.routes.place(new, builder.batch)
+    if stand_ins := in_former([new], on_conflict, builder, place):
+        return stand_ins[0]
+    with on_shard(config.name, place):
         return _enqueue_built(new, on_conflict, builder.with_lookup(cached_job_type))
 
 
@@ -146,6 +150,46 @@ def together(
     place = builder.routes.place_together(jobs, builder.verb or "", way_out, batch or builder.batch)
     with on_shard(config.name, place):
         yield builder.with_lookup(get_job_type)
+
+
+def in_former(
+    jobs: Sequence[NewJob], on_conflict: OnConflict | None, builder: Builder, place: str
+) -> dict[int, Job]:
+    """Return the jobs that stand for new ones of a shard, where the keys of these were before.
+
+    Only until all shards are settled; each by the place of its new job. With "replace" such a job
+    is cancelled. Raise `DuplicateJobKeyError` as in the shard itself.
+    """
+    found: dict[int, Job] = {}
+    for alias, places in builder.routes.former(jobs).items():
+        if alias == place:  # they are beside what they belong to
+            continue
+        with on_shard(builder.instance, alias):
+            there = builder.with_lookup(get_job_type)
+            for number in places:
+                if job := _stand_in(jobs[number], on_conflict, there):
+                    found[number] = job
+    return found
+
+
+def _stand_in(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job | None:
+    job, using = builder.build(new), builder.using
+    belongs = builder.batch is not None or _has_links(new)  # to jobs beside which that one is not
+    while holder := holder_of(job, holders([job], using)):
+        wanted = on_conflict or builder.on_conflict(new.job_type)
+        if wanted == "return" and not belongs:
+            if have_not_started([holder], using):
+                holder.conflict = True
+                return holder
+        elif wanted != "replace" or not _replaced(job, holder):
+            raise taken(job, holder, builder.verb)
+    return None
+
+
+def _replaced(job: Job, holder: Job) -> bool:
+    _check_may_replace(job)
+    with write_transaction(holder.using):
+        return _cancel_holder(job, holder)
 
 
 def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
@@ -221,13 +265,31 @@ IN_PARTS = "give per_shard=True to enqueue them in a transaction for each."
 
 
 def create_many(
-    jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builder, way_out: str = SAME_KEY
+    jobs: Iterable[NewJob],
+    on_conflict: OnConflict,
+    builder: Builder,
+    way_out: str = SAME_KEY,
+    *,
+    beside: Job | None = None,
 ) -> list[Job]:
-    """Do the same in one shard for a verb, which the builder knows."""
+    """Do the same in one shard, that of a job if it is given, for a verb of the builder."""
     _check_for_many(on_conflict, builder)
     wanted = with_keys(jobs, builder)
-    with together(wanted, builder, way_out) as there:
-        return _enqueue_many(wanted, on_conflict, there)
+    placed = [replace(new, after=[beside]) for new in wanted] if beside else wanted
+    with together(placed, builder, way_out) as there:
+        return _create_in_shard(wanted, on_conflict, there)
+
+
+def _create_in_shard(
+    wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder
+) -> list[Job]:
+    """Create those of the jobs for which no other stands where their keys were before."""
+    if not builder.config.is_sharded:
+        return _enqueue_many(wanted, on_conflict, builder)
+    found = in_former(wanted, on_conflict, builder, builder.using)
+    left = [new for place, new in enumerate(wanted) if place not in found]
+    made = iter(_enqueue_many(left, on_conflict, builder))
+    return [found.get(place) or next(made) for place in range(len(wanted))]
 
 
 def _create_per_shard(
@@ -243,7 +305,8 @@ def _create_per_shard(
         try:
             with on_shard(builder.instance, alias):
                 there = builder.with_lookup(get_job_type)
-                enqueued[alias] = _enqueue_many([wanted[n] for n in places], on_conflict, there)
+                part = [wanted[place] for place in places]
+                enqueued[alias] = _create_in_shard(part, on_conflict, there)
             made |= zip(places, enqueued[alias], strict=True)
         except Exception as error:  # whatever it is, the others are in databases of their own
             failed[alias] = error
@@ -397,23 +460,26 @@ def _replace(job: Job, using: str) -> None:
 
     Raise `DuplicateJobKeyError` if that job is running and cannot be replaced.
     """
-    if job.kept_key is not None:
-        raise InvalidJobError(
-            f"enqueue {job.job_type.name!r}: on_conflict='replace' is not for unique='kept': the "
-            "existing job is kept, even when it has ended. Use 'return' or 'raise'."
-        )
+    _check_may_replace(job)
     with write_transaction(using):
         while True:
             try:
                 _insert(job, using)
                 return
             except DuplicateJobKeyError as error:
-                has_key = NONE != job.job_key == error.job.job_key
-                if not _cancel_holder(error.job, has_key=has_key):
+                if not _cancel_holder(job, error.job):
                     raise
 
 
-def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
+def _check_may_replace(job: Job) -> None:
+    if job.kept_key is not None:
+        raise InvalidJobError(
+            f"enqueue {job.job_type.name!r}: on_conflict='replace' is not for unique='kept': the "
+            "existing job is kept, even when it has ended. Use 'return' or 'raise'."
+        )
+
+
+def _cancel_holder(job: Job, holder: Job) -> bool:
     """Cancel the job that is in the way; return False if it stays there while it is running.
 
     That is so if it has the new job's key. One that only kept others from waiting beside it, and is
@@ -423,7 +489,7 @@ def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
     if row is None or row.is_final:
         return True
     if row.state == State.RUNNING:
-        return not has_key
+        return not NONE != job.job_key == holder.job_key
     cancel_locked([row], "Replaced by a new job with the same key", row.using)
     return True
 

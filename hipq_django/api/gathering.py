@@ -8,7 +8,7 @@ from django.db import transaction
 
 from hipq_django.api.attempts import lock_attempt
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import create_many, with_keys
+from hipq_django.api.enqueueing import create_many
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.dependencies.gathered import tell_links
 from hipq_django.dependencies.unholding import any_links
@@ -38,9 +38,7 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
         known = {link.part: link for link in _links(row)}
         missing = {part: one for part, one in zip(named, new, strict=True) if part not in known}
         builder = Builder(row.job_type.instance, get_job_type, verb="gather")
-        if builder.config.is_sharded:
-            builder.routes.check_beside(with_keys(missing.values(), builder), row.pk)
-        children = create_many(missing.values(), "raise", builder)
+        children = create_many(missing.values(), "raise", builder, beside=row)
         _check_sensitive(row.job_type, {child.job_type for child in children})
         Link.objects.using(job.using).bulk_create(
             Link(job=row, needs_job=child, on=PART, part=part)

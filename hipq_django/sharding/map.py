@@ -49,6 +49,11 @@ class Shards:
         shard = self.shards[number_of_key(key, self.count_before)]
         return None if shard == self.of_key(key) else shard
 
+    def all_of_key(self, key: str) -> list[Shard]:
+        """Return where jobs with a key may be: its shard, and its former one if it has moved."""
+        former = self.former_of_key(key)
+        return [self.of_key(key), former] if former else [self.of_key(key)]
+
     def of_id(self, row_id: int) -> Shard | None:
         """Return the shard of a row by its id; None if it names no shard."""
         if not self.is_stored:

@@ -55,9 +55,7 @@ def of_key(instance: str, job_key: str, shard_key: str | None, where: str) -> li
         )
     if not config.is_sharded:
         return [config.database]
-    found = map_of(config)
-    shards = [found.of_key(job_key), found.former_of_key(job_key)]
-    return [shard.alias for shard in shards if shard is not None]
+    return [shard.alias for shard in map_of(config).all_of_key(job_key)]
 
 
 def of_requeued(instance: str, using: str, key: str) -> str:
@@ -127,35 +125,45 @@ class Routes:
         """Return the database of a new batch, whose shard key was checked."""
         return self._noted(self._anywhere if shard_key is None else self._map.of_key(shard_key))
 
-    def check_beside(self, jobs: Iterable[NewJob], job_id: int) -> None:
-        """Raise `ShardError` unless the jobs may be in the shard of another one."""
-        place = self._map.of_id(job_id) or self._anywhere
-        for new in jobs:
-            if (own := self._own(new)) and own != place:
-                raise _apart(new, own, job_id, place)
+    def former(self, jobs: Iterable[NewJob]) -> dict[str, list[int]]:
+        """Return the places of jobs whose keys have moved, by the databases where they were."""
+        parts: dict[str, list[int]] = {}
+        if self._map.count_before == len(self._map.shards):
+            return parts
+        for place, new in enumerate(jobs):
+            for shard in self._of_key(new)[1:]:
+                parts.setdefault(shard.alias, []).append(place)
+        return parts
 
     def _own(self, new: NewJob, batch_of: Any = None) -> Shard | None:
-        """Return the shard that the values of a job name, if they do; raise `ShardError`."""
-        own, after = self._of_key(new), self._of_followed(new)
+        """Return the shard that the values of a job name, if they do; raise `ShardError`.
+
+        It may also be in the former shard of its key, beside what it belongs to.
+        """
+        by_key, after = self._of_key(new), self._of_followed(new)
         batch = self._of_batch(batch_of or new.batch)
-        if own and batch and own != batch:
+        if batch and by_key and batch not in by_key:
             raise ShardError(
-                f"enqueue {new.job_type!r}: its shard is {own.alias}, that of its batch "
+                f"enqueue {new.job_type!r}: its shard is {by_key[0].alias}, that of its batch "
                 f"{batch.alias}; give the batch its shard_key."
             )
-        wanted = own or batch
+        may_be = [batch] if batch else by_key
         for pk, shard in after.items():
-            if wanted and shard != wanted:
-                raise _apart(new, wanted, pk, shard)
-        return wanted or next(iter(after.values()), None)
+            if may_be and shard not in may_be:
+                raise ShardError(
+                    f"enqueue {new.job_type!r}: its shard is {may_be[0].alias}, that of job {pk} "
+                    f"{shard.alias}; {SAME_KEY}"
+                )
+        return next(iter([*after.values(), *may_be]), None)
 
-    def _of_key(self, new: NewJob) -> Shard | None:
+    def _of_key(self, new: NewJob) -> list[Shard]:
+        """Return the shard that the key of a job leads to, and its former one if it has moved."""
         if new.shard_key is not None:
             key: str | None = checked_shard_key(f"enqueue {new.job_type!r}", new.shard_key)
         elif (key := checked_key(new.job_key)) == NONE:
             with on_shard(self._instance, self._anywhere.alias):
                 key = self._digest(new)
-        return None if key is None else self._map.of_key(key)
+        return [] if key is None else self._map.all_of_key(key)
 
     def _of_batch(self, batch: Any) -> Shard | None:
         pk = getattr(batch, "pk", batch)
@@ -197,13 +205,6 @@ class Routes:
                 instance=self._instance,
             )
         return shard.alias
-
-
-def _apart(new: NewJob, own: Shard, job_id: int, other: Shard) -> ShardError:
-    return ShardError(
-        f"enqueue {new.job_type!r}: its shard is {own.alias}, that of job {job_id} {other.alias}; "
-        f"{SAME_KEY}"
-    )
 
 
 _warned: list[str] = []
