@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db import connections
 
 from hipq_django import signals
-from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.states import WAITING, State
 from hipq_django.exceptions import InvalidJobError, nearest_name
@@ -17,6 +17,7 @@ from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.models.masking import shown
+from hipq_django.sharding.map import shards
 from hipq_django.testing.partners import Asked, check_known, named
 from hipq_django.testing.running import call_what_waits_for_commit, told
 
@@ -44,7 +45,8 @@ def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list
 
 
 def _enqueued(name: str, instance: str, values: dict[str, Any]) -> list[Job]:
-    return list(_with(_of_type(name, instance).live(), values).order_by("pk"))
+    places = [_with(rows.live(), values).order_by("pk") for rows in _of_type(name, instance)]
+    return [*chain.from_iterable(places)]
 
 
 def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> Job:
@@ -108,12 +110,13 @@ def captured_signals(*, instance: str = DEFAULT) -> Iterator[list[Sent]]:
     receivers = {name: _receiver(name, sent) for name in names}
     for name, receiver in receivers.items():
         getattr(signals, name).connect(receiver, weak=False)
-    using = get_instance(instance).database
-    waiting = [entry[1] for entry in connections[using].run_on_commit]
+    aliases = [shard.alias for shard in shards(instance)]
+    waiting = [entry[1] for alias in aliases for entry in connections[alias].run_on_commit]
     try:
         yield sent
         # Django's own `captureOnCommitCallbacks` leaves waiting what it has called.
-        call_what_waits_for_commit(using, besides=waiting)
+        for alias in aliases:
+            call_what_waits_for_commit(alias, besides=waiting)
     finally:
         for name, receiver in receivers.items():
             getattr(signals, name).disconnect(receiver)
@@ -126,10 +129,16 @@ def _receiver(name: str, sent: list[Sent]) -> Any:
     return receive
 
 
-def _of_type(job_type: str, instance: str) -> JobQuerySet:
-    jobs = Job.objects.using(get_instance(instance).database).select_related("queue", "job_type")
+def _of_type(job_type: str, instance: str) -> list[JobQuerySet]:
+    """Return the jobs of a type, of each shard."""
     names = names_of(instance, job_type)  # as for the verbs: jobs of a renamed type too
-    return jobs.filter(job_type__name__in=names, job_type__instance=instance)
+    places = [Job.objects.using(shard.alias) for shard in shards(instance)]
+    return [
+        rows.filter(job_type__name__in=names, job_type__instance=instance).select_related(
+            "queue", "job_type"
+        )
+        for rows in places
+    ]
 
 
 def _with(jobs: JobQuerySet, values: dict[str, Any]) -> JobQuerySet:
@@ -153,9 +162,10 @@ def _explained(found: Sequence[Job], job_type: str, instance: str) -> str:
 
     Each line has the data of the job and why it does not run.
     """
-    of_type = _of_type(job_type, instance).order_by("pk")
-    ended = of_type.filter(state=State.FINAL)
-    listed = found or [*of_type.live()[:MOST_EXPLAINED], *ended[:MOST_EXPLAINED]]
+    of_type = [rows.order_by("pk") for rows in _of_type(job_type, instance)]
+    live = [rows.live()[:MOST_EXPLAINED] for rows in of_type]
+    ended = [rows.filter(state=State.FINAL)[:MOST_EXPLAINED] for rows in of_type]
+    listed = found or [*chain.from_iterable([*live, *ended])]
     if not listed:
         return f"there is no job of type {job_type!r}."
     lines = [f"{_with_data(job)}: {told(job)}" for job in listed[:MOST_EXPLAINED]]

@@ -209,7 +209,8 @@ def _answer_early(known: Partner, job: Job) -> int:
     for _ in range(known.times):
         for part, body in _bodies(known):
             verb = fail if "error" in body else complete
-            verb(*key, *body.values(), part=part, instance=known.instance)
+            where = {"instance": known.instance, "shard_key": job.shard_key or job.job_key}
+            verb(*key, *body.values(), part=part, **where)
     return 1
 
 

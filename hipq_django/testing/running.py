@@ -12,7 +12,7 @@ from django.db import connections
 from django.test.testcases import logger  # type: ignore[attr-defined]  # of the stubs
 
 from hipq_django.api.enqueueing import watched
-from hipq_django.conf.instances import InstanceSettings, get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance, on_shard
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
@@ -35,6 +35,7 @@ from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute, undone
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
+from hipq_django.sharding.map import shards
 from hipq_django.testing import partners
 from hipq_django.transitions.values import Claim, Decided, Failed, Released, Result
 
@@ -171,7 +172,10 @@ class OnlyJob(KnownTypes):
 
 
 class Session:
-    """A worker for the time of a `with` block; what handlers raised is raised at the end."""
+    """A worker for the time of a `with` block; what handlers raised is raised at the end.
+
+    In a sharded instance it is that of the shard that is worked on.
+    """
 
     def __init__(
         self,
@@ -193,7 +197,6 @@ class Session:
         self._only = only
         self._timeout = timeout
         self._worker: Worker | None = None
-        self._runs = False
 
     def __enter__(self) -> Session:
         catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
@@ -205,7 +208,8 @@ class Session:
             queues=self._queues,
             heartbeat_time=clock.now(self.config.database),
         )
-        declared.sync(self.config.name)
+        if self.config.database == self.config.shards[0]:
+            declared.sync(self.config.name)
         self.duties = self._make_duties()
         self.scheduler = BatchScheduler(self._worker, self.runner)
         if self._only is not None:
@@ -225,24 +229,13 @@ class Session:
         `NotDrainedError` where that does not end in time.
         """
         self.scheduler.forget_pauses()  # they are real time, which a test does not wait for
-        self.runner.until = steady() + self._timeout
+        self.runner.until, self.runner.left = steady() + self._timeout, None
         moved, found = self._move(commit=commit), self._run_jobs()
         while (moved or found) and self.runner.left is None:
             moved = self._move(commit=commit)
             found = bool(moved) and self._run_jobs()
         if self.runner.left is not None:
             raise self._not_drained(self.runner.left)
-
-    def run_new(self, jobs: Sequence[Job]) -> None:
-        """Run new jobs, unless they are enqueued by a job that runs: then they follow it."""
-        if self._runs or jobs[0].queue.instance != self.config.name:
-            return
-        self._runs = True
-        try:
-            self.runner.left = None
-            self.run_due()
-        finally:
-            self._runs = False
 
     def _make_duties(self) -> dict[str, Callable[[], int]]:
         """Return the duties of `WorkerProcess` that concern jobs, in its order.
@@ -303,6 +296,64 @@ class Session:
         return error
 
 
+class Sessions:
+    """A worker for each shard of an instance, mostly one, for the time of a `with` block.
+
+    What handlers of all of them raised is raised at the end.
+    """
+
+    def __init__(self, queues: Sequence[str] = (), *, instance: str = DEFAULT, **of_each: Any):
+        self._instance = instance
+        self._runs = False
+        raised: list[BaseException] = []
+        self.each: list[Session] = []
+        for shard in shards(instance):
+            with on_shard(instance, shard.alias):
+                self.each.append(Session(queues, instance=instance, **of_each))
+            self.each[-1].runner.raised = raised
+
+    def __enter__(self) -> Sessions:
+        with ExitStack() as opened:
+            for session in self._one_by_one():
+                opened.enter_context(session)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._opened.__exit__(*error)
+
+    @property
+    def ran(self) -> int:
+        """How many handlers ran."""
+        return sum(session.runner.ran for session in self.each)
+
+    def run_due(self, *, commit: bool = False) -> None:
+        """Run what is due in each, and what becomes due by that; see `Session.run_due`."""
+        before = -1
+        while before != self.ran:
+            before = self.ran
+            for session in self._one_by_one():
+                session.run_due(commit=commit)
+            if len(self.each) == 1:
+                return
+
+    def run_new(self, jobs: Sequence[Job]) -> None:
+        """Run new jobs, unless they are enqueued by a job that runs: then they follow it."""
+        if self._runs or jobs[0].queue.instance != self._instance:
+            return
+        self._runs = True
+        try:
+            self.run_due()
+        finally:
+            self._runs = False
+
+    def _one_by_one(self) -> Iterator[Session]:
+        """Yield each, while its shard is worked on."""
+        for session in self.each:
+            with on_shard(self._instance, session.config.database):
+                yield session
+
+
 def run_due_jobs(
     *queues: str,
     instance: str = DEFAULT,
@@ -324,9 +375,10 @@ def run_due_jobs(
     called as well, signals for example, and the jobs that it enqueues run. Raise `NotDrainedError`
     if jobs are still due after `timeout` seconds of real time: one may enqueue itself without end.
     """
-    with Session(queues, instance=instance, raise_errors=raise_errors, timeout=timeout) as session:
-        session.run_due(commit=commit)
-    return session.runner.ran
+    opened = Sessions(queues, instance=instance, raise_errors=raise_errors, timeout=timeout)
+    with opened as sessions:
+        sessions.run_due(commit=commit)
+    return sessions.ran
 
 
 drain = run_due_jobs
@@ -343,12 +395,12 @@ def immediate(
     never runs. What handlers raise is raised at the end of the block. `enqueue` raises
     `NotDrainedError` if jobs are still due after `timeout` seconds.
     """
-    session = Session(
+    sessions = Sessions(
         queues, instance=instance, raise_errors=raise_errors, timeout=timeout, verb="immediate"
     )
     with ExitStack() as opened:
-        opened.enter_context(session)
-        opened.enter_context(watched(session.run_new))
+        opened.enter_context(sessions)
+        opened.enter_context(watched(sessions.run_new))
         yield
 
 
@@ -363,11 +415,13 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     rows.waiting().update(
         scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
     )
-    queue = job.queue
-    session = Session(
-        [queue.name], instance=queue.instance, raise_errors=raise_errors, only=job, verb="run_job"
-    )
-    with session:
+    name, instance = job.queue.name, job.queue.instance
+    with ExitStack() as opened:
+        opened.enter_context(on_shard(instance, using))
+        session = Session(
+            [name], instance=instance, raise_errors=raise_errors, only=job, verb="run_job"
+        )
+        opened.enter_context(session)
         while not session.runner.ran and session.scheduler.run_once():
             pass
         while rows.in_error().exists() and session.scheduler.run_once():
@@ -422,8 +476,10 @@ def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
     """
     if not names or config.strict is False:
         return
-    rows = Queue.objects.using(config.database).filter(instance=config.name)
-    known = {*declared_queues(config.name), *rows.values_list("name", flat=True)}
+    known = {*declared_queues(config.name)}
+    for shard in shards(config.name):
+        rows = Queue.objects.using(shard.alias).filter(instance=config.name)
+        known.update(rows.values_list("name", flat=True))
     for name in names:
         if name not in known:
             raise InvalidJobError(

@@ -17,7 +17,7 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
-from hipq_django.testing.running import TIMEOUT, Session
+from hipq_django.testing.running import TIMEOUT, Sessions
 
 HELD_STEP, LONGEST_STEP = timedelta(seconds=1), timedelta(minutes=1)
 """How far to go on while due jobs are held back: first, and at most. Nobody knows for how long."""
@@ -37,12 +37,12 @@ def run_for(
     much later. Raise `NotDrainedError` if what is due at one moment takes more seconds than
     `timeout`.
     """
-    session = Session(instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_for")
+    opened = Sessions(instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_for")
     length = timedelta(**duration)
     if length < timedelta():
         raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
     until = aware_moment("run_for", clock.now(get_instance(instance).database) + length)
-    return _run_until(until, session)
+    return _run_until(until, opened)
 
 
 def run_until(
@@ -53,7 +53,7 @@ def run_until(
     timeout: float = TIMEOUT,
 ) -> int:
     """Run what happens until a moment, an aware datetime not in the past; see `run_for`."""
-    session = Session(
+    opened = Sessions(
         instance=instance, raise_errors=raise_errors, timeout=timeout, verb="run_until"
     )
     until, now = aware_moment("run_until", moment), clock.now(get_instance(instance).database)
@@ -62,19 +62,19 @@ def run_until(
             f"run_until: {until} lies in the past, for hipq's clock, which run_for, run_until and "
             f"travel move, is at {now}; run_due_jobs runs what is due, travel moves the clock back."
         )
-    return _run_until(until, session)
+    return _run_until(until, opened)
 
 
-def _run_until(until: datetime, opened: Session) -> int:
-    with opened as session:
-        using, step = session.config.database, HELD_STEP
+def _run_until(until: datetime, opened: Sessions) -> int:
+    with opened as sessions:
+        using, step = sessions.each[0].config.database, HELD_STEP
         while True:
-            now, ran = clock.now(using), session.runner.ran
-            session.run_due()
+            now, ran = clock.now(using), sessions.ran
+            sessions.run_due()
             if now >= until:
-                return session.runner.ran
-            step = HELD_STEP if session.runner.ran > ran else min(2 * step, LONGEST_STEP)
-            there = min([until, *_events(session, now, step)])
+                return sessions.ran
+            step = HELD_STEP if sessions.ran > ran else min(2 * step, LONGEST_STEP)
+            there = min([until, *_events(sessions, now, step)])
             # What has become due since `now` is run at once.
             clock.shift(max(there - clock.now(using), timedelta()))
 
@@ -98,12 +98,13 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
         clock.shift(before - clock.shift())
 
 
-def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:
+def _events(sessions: Sessions, now: datetime, step: timedelta) -> list[datetime]:
     """Return when something happens by itself after `now`, and when to look again."""
-    config = session.config
-    moments = [session.firing.next_time, partners.next_answer()]
-    live = Job.objects.using(config.database).filter(queue__instance=config.name).live()
-    moments += _events_of(live, now, step)
+    moments = [partners.next_answer()]
+    for session in sessions.each:
+        config = session.config
+        live = Job.objects.using(config.database).filter(queue__instance=config.name).live()
+        moments += [session.firing.next_time, *_events_of(live, now, step)]
     return [moment for moment in moments if moment is not None and moment > now]
 
 
