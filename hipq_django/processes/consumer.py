@@ -14,7 +14,7 @@ from hipq_django.database.errors import in_one_line
 from hipq_django.database.isolation import LEAST_PAUSE, Isolation
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
-from hipq_django.processes.connections import bound_waits, renew_broken
+from hipq_django.processes.connections import bound_waits, look_after_own, renew_broken
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.stop_signals import leave
 from hipq_django.sources import MessageSource, Received
@@ -42,7 +42,9 @@ class ConsumerProcess(RegisteredProcess):
 
     def _run(self) -> None:
         self._begin()
-        bound_waits(self.using)
+        for alias in self.config.shards:  # answers go to all of them
+            look_after_own(alias)
+            bound_waits(alias)
         self.heartbeat.open()
         try:
             while not self._stops:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance, serve
+from hipq_django.database.answering import answers
 from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import (
     check_driver,
@@ -66,6 +67,18 @@ def check_database(config: InstanceSettings) -> None:
             check_place(config)
     if missing:
         raise ConfigurationError(missing)
+
+
+def check_shards(config: InstanceSettings, shards: Sequence[str]) -> InstanceSettings:
+    """Check the databases of shards; return the settings on the last that can be asked.
+
+    Of several, one that is away does not keep a process from starting: it is waited for.
+    """
+    for each in map(config.on, shards):
+        if len(shards) == 1 or answers(each.database):
+            check_database(each)
+            config = each
+    return config
 
 
 @contextmanager

@@ -91,3 +91,16 @@ def test_the_limit_is_kept_while_work_moves_between_shards(
     assert max(load for _, load in loads(notes)) == LIMIT
     log = workers.log.read_text()
     assert all(f"event=worker_started shard={alias} " in log for alias in SHARDS)
+
+
+@pytest.mark.nightly
+def test_workers_of_the_other_shards_start_while_one_is_away(
+    bank: None, workers: Workers, tmp_path: Path
+) -> None:
+    workers.environment["OTHER_DATABASE_URL"] = "postgres://nobody@127.0.0.1:1/nothing"
+    workers.start("shared")
+    enqueue("default", tmp_path / "notes", 3)
+
+    eventually(partial(is_idle, "default"), "the jobs of the shard that is there have ended")
+    eventually(lambda: "event=process_died" in workers.log.read_text(), "the other one is missed")
+    assert "shard=other" in workers.log.read_text()

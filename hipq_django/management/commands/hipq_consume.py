@@ -8,8 +8,9 @@ from typing import Any
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.consumer import ConsumerProcess
-from hipq_django.processes.start_up import check_database, reached, set_up_logging
+from hipq_django.processes.start_up import check_shards, reached, set_up_logging
 from hipq_django.processes.stop_signals import on_stop_signals
+from hipq_django.sharding.map import map_of
 
 
 class Command(InstanceCommand):
@@ -28,7 +29,7 @@ class Command(InstanceCommand):
         set_up_logging(options["verbosity"])
         try:
             process = ConsumerProcess(options["source"], self.config.name)
-            check_database(self.config)
+            check_shards(self.config, [shard.alias for shard in map_of(self.config).shards])
             on_stop_signals(process.stop)
             with reached(self.config):
                 process.run()  # once it has started, it backs off and comes back

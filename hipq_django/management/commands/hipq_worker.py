@@ -12,7 +12,6 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connections
 
-from hipq_django.database.answering import answers
 from hipq_django.domain.validation import checked_number
 from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
@@ -24,8 +23,8 @@ from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.start_up import (
-    check_database,
     check_pool,
+    check_shards,
     reached,
     serving,
     set_up_logging,
@@ -173,12 +172,9 @@ class Command(InstanceCommand):
                 checked_number(f"--{name.replace('_', '-')}", options[name], low, high)
         if options["max_memory"] is not None and not can_measure_memory():
             raise CommandError("--max-memory needs Linux: this system has no /proc/self/statm.")
-        for config in map(self.config.on, shards):
-            check_pool(config, options["threads"])
-            # The workers of a shard that is away are started until it is back.
-            if len(shards) == 1 or answers(config.database):
-                check_database(config)
-                self.config = config
+        for alias in shards:
+            check_pool(self.config.on(alias), options["threads"])
+        self.config = check_shards(self.config, shards)
         with reached(self.config):
             self._check_queues(options["queues"], options["exclude"])
 
