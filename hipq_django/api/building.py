@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.functional import cached_property
 
 from hipq_django import transitions
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
 from hipq_django.domain.dependencies import HELD_UNTIL
@@ -61,7 +61,8 @@ class Builder:
         self._find_type = find_type
         self.config = config = get_instance(instance)
         self.using, self._max_bytes = config.database, config.max_data_bytes
-        check_commits(self.using)
+        if not config.is_sharded:  # else it may not be where the jobs go, and not answer
+            check_commits(self.using)
         self.now = clock.now(self.using)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
@@ -73,13 +74,18 @@ class Builder:
         self._parent_id = running.pk if running and running.using == self.using else None
 
     def with_lookup(self, find_type: Callable[[str, str], JobType]) -> Builder:
-        """Return the same builder, which has looked nothing up yet and reads types otherwise."""
-        return Builder(self.instance, find_type, verb=self.verb, batch=self.batch)
+        """Return the same builder, which has looked nothing up yet and reads types otherwise.
+
+        In a sharded instance it builds jobs of the shard that is worked on.
+        """
+        made = Builder(self.instance, find_type, verb=self.verb, batch=self.batch)
+        check_commits(made.using)
+        return made
 
     @cached_property
     def routes(self) -> Routes:
         """Says in which shards jobs are; without SHARDS nobody asks."""
-        return Routes(self.config, _digests(self.instance, self.verb))
+        return Routes(self.config, _digests(self.config, self.verb))
 
     @property
     def has_unique(self) -> bool:
@@ -227,21 +233,33 @@ class Builder:
         return self._queues[name]
 
 
-def _digests(instance: str, verb: str | None) -> Callable[[NewJob], str | None]:
+def _digests(config: InstanceSettings, verb: str | None) -> Callable[[NewJob], str | None]:
     """Return a function that returns the key by which a unique job is compared, or None."""
     made: list[Builder] = []
 
     def digest(new: NewJob) -> str | None:
-        known = get_declared(instance, new.job_type) if isinstance(new.job_type, str) else None
-        if known is not None and known.unique is None:
-            return None
+        name = new.job_type if isinstance(new.job_type, str) else ""
+        declared = get_declared(config.name, name)
+        if declared is not None:  # then no database is asked, which may not answer
+            return _digest_of(new, declared, config)
         if not made:
-            made.append(Builder(instance, cached_job_type, verb=verb))
+            made.append(Builder(config.name, cached_job_type, verb=verb))
         job = made[0].build(new)
         keys = (job.job_key, job.waiting_key, job.kept_key)
         return next((key for key in keys if key not in (None, NONE)), None)
 
     return digest
+
+
+def _digest_of(new: NewJob, declared: Declaration, config: InstanceSettings) -> str | None:
+    if declared.unique is None:
+        return None
+    if new.unique_key is not None:
+        return checked_unique_key(new.unique_key)
+    data = stored_data(new, config.max_data_bytes)
+    if type(new) is not BoundJob:
+        data = checked_data(declared.checked_data(data), config.max_data_bytes)
+    return declared.unique.key(declared.compared(data), None)
 
 
 _CHECKS = checks(GIVEN)

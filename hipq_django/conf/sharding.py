@@ -25,10 +25,15 @@ def wrong_shards(instances: Instances) -> Iterator[Error]:
             text = f"{where} has DATABASE and SHARDS."
             yield Error(text, "Give one of them.", id="hipq.E050")
         if given.get("FLOW"):
-            text = f"{where} has SHARDS and FLOW."
-            yield Error(text, "Give flow an instance of its own.", id="hipq.E054")
+            yield flow_beside_shards(name)
         yield from _wrong_aliases(f"{where}['SHARDS']", given["SHARDS"])
     yield from _different_numbers(sharded)
+
+
+def flow_beside_shards(name: str) -> Error:
+    """Return E054."""
+    text = f"HIPQ[{name!r}] has SHARDS and FLOW."
+    return Error(text, "Give flow an instance of its own.", id="hipq.E054")
 
 
 def _wrong_aliases(where: str, shards: Sequence[str]) -> Iterator[Error]:

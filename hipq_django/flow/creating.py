@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from hipq_django.api.building import given_values
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.conf.sharding import flow_beside_shards
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
@@ -19,7 +20,12 @@ from hipq_django.domain.job_options import GIVEN, OF_TYPES, in_json
 from hipq_django.domain.redaction import quoted
 from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
-from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
+from hipq_django.exceptions import (
+    ConfigurationError,
+    InvalidJobError,
+    UnknownOptionError,
+    nearest_name,
+)
 from hipq_django.flow.aliases import alias_taken, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
@@ -122,8 +128,12 @@ def check_given(options: Mapping[str, Any]) -> None:
 
 
 def database_of(instance: str) -> str:
-    """Return the alias of an instance's database."""
-    return get_instance(instance).database
+    """Return the alias of an instance's database; raise `ConfigurationError` if it has shards."""
+    config = get_instance(instance)
+    if config.is_sharded:
+        problem = flow_beside_shards(instance)
+        raise ConfigurationError(f"{problem.msg} {problem.hint}")
+    return config.database
 
 
 def _create(

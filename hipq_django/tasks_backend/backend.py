@@ -107,7 +107,7 @@ class HipqBackend(BaseTaskBackend):
         return BoundJob(
             path, data, queue=task.queue_name, priority=FIRST_PRIORITY - task.priority,
             scheduled_run_time=after, timeout=task.timeout, throttle_factor=task.throttle_factor,
-            time_windows=task.time_windows, instance=self.instance,
+            time_windows=task.time_windows, shard_key=task.shard_key, instance=self.instance,
         )  # fmt: skip
 
     def make_known(self, task: HipqTask) -> str:

@@ -35,6 +35,7 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
     time_windows: Sequence[str | TimeWindow] | None = None
     unique: Scope | bool | None = None
     aliases: Sequence[str] = ()
+    shard_key: str | None = None
     delay: timedelta | None = None
     """How long after its enqueue a job may run; `using` takes it as `run_after`."""
 

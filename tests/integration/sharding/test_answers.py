@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
 import hipq_django as hipq
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError, JobNotFoundError
@@ -93,6 +93,22 @@ def test_a_callback_finds_its_job(shards: None, configure: Configure, body: dict
 
     assert reply.status_code == 200
     assert outcome(job) == ("succeeded" if "response" in body else "NONE")
+
+
+def test_a_webhook_reads_the_shard_key(shards: None, rf: RequestFactory) -> None:
+    job = running(job_key="a", shard_key="tenant-1")
+    view = hipq.WebhookView.as_view(
+        job_type="ask",
+        key="order",
+        shard_key="tenant",
+        outcome=lambda payload: hipq.Response(payload["receipt"]),
+        verify=hipq.NoVerification(),
+    )
+    message = {"order": "a", "tenant": "tenant-1", "receipt": 5}
+
+    reply = view(rf.post("/", json.dumps(message), content_type="application/json"))
+
+    assert (reply.status_code, outcome(job)) == (200, "succeeded")
 
 
 VERBS: list[Callable[..., Any]] = [

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from asgiref.sync import async_to_sync
+from django.db import OperationalError, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.domain.redaction import quoted
-from hipq_django.exceptions import InvalidJobError, ShardError
+from hipq_django.exceptions import (
+    ConfigurationError,
+    InvalidJobError,
+    ShardError,
+    ShardsError,
+)
 from hipq_django.job_types.current import CURRENT_JOB
 from hipq_django.models import Job
 from hipq_django.sharding import routing
 from tests.declaring import Declare
 from tests.integration.sharding.conftest import Configure
+from tests.testapp import tasks
 
 pytestmark = [
     pytest.mark.postgres,
@@ -192,3 +201,65 @@ def test_without_shards_the_shard_key_is_stored_and_all_else_as_before(
     configure(SHARD_KEY="tenant")
     assert hipq.enqueue("echo", {"tenant": "A"}).shard_key == "A"
     assert hipq.enqueue("echo", {"tenant": "A"}, shard_key="B").shard_key == "B"
+
+
+def test_a_task_of_django_tasks_goes_where_its_key_leads(shards: None) -> None:
+    add: Any = tasks.add
+    results = [add.using(shard_key=key).enqueue(1, 2) for key in ("tenant-1", "tenant-7")]
+
+    jobs = [hipq.get_job(result.id) for result in results]
+    assert [(job.using, job.shard_key) for job in jobs] == [
+        ("other", "tenant-1"),
+        ("default", "tenant-7"),
+    ]
+    assert [add.get_result(result.id).id for result in results] == [str(job.pk) for job in jobs]
+
+
+def test_in_async_code_it_is_the_same(shards: None) -> None:
+    async def enqueue() -> list[Job]:
+        first = await hipq.aenqueue("echo", shard_key="tenant-1")
+        async with hipq.abatch(shard_key="tenant-1") as batch:
+            await batch.aenqueue(hipq.NewJob("echo", job_key="a"))
+        await hipq.acancel("echo", "a", shard_key="tenant-1")
+        return [first, *await hipq.aenqueue_many([hipq.NewJob("echo", job_key="A")])]
+
+    assert {job.using for job in async_to_sync(enqueue)()} == {"other"}
+    assert Job.objects.using("other").filter(outcome="cancelled", shard_key="tenant-1").count() == 1
+
+
+@pytest.fixture
+def away(shards: None) -> Iterator[None]:
+    """The first shard does not answer; the map has been read before."""
+
+    def fail() -> None:
+        raise OperationalError("no route to host")
+
+    hipq.shards()
+    connections["default"].close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections["default"], "connect", fail)
+        yield
+
+
+def test_a_shard_that_is_away_stops_only_what_goes_there(away: None, declare: Declare) -> None:
+    declare("sync", unique="waiting")(print)
+
+    job = hipq.enqueue("echo", job_key="A")
+    assert job.using == hipq.complete("echo", "A").using == "other"
+    assert hipq.get_job(job.pk) == job
+    assert {hipq.enqueue("sync", {"shop": shop}).using for shop in (3, 8)} == {"other"}
+    with pytest.raises(OperationalError):
+        hipq.enqueue("echo", job_key="a")
+    with pytest.raises(ShardsError) as raised:
+        hipq.enqueue_many([hipq.NewJob("echo", job_key=key) for key in "aB"], per_shard=True)
+    assert isinstance(raised.value.failed["default"], OperationalError)
+    assert [job.job_key for job in raised.value.enqueued["other"]] == ["B"]
+
+
+def test_flow_has_no_shards(sharded: InstanceSettings) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        flow.start("any")
+
+    assert str(raised.value) == (
+        "HIPQ['default'] has SHARDS and FLOW. Give flow an instance of its own."
+    )
