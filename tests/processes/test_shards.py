@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.core.management import call_command
+from django.db import connections, transaction
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import on_shard
-from hipq_django.models import Job, Queue, ShardMap
+from hipq_django.models import Job, Queue, ShardMap, Worker
 from hipq_django.models.catalog import get_queue
 from tests.processes.conftest import Workers, eventually, nightly
+from tests.proxy import Proxy, proxy
 
 pytestmark = [
     pytest.mark.processes,
@@ -56,6 +60,17 @@ def loads(notes: Path) -> list[tuple[float, int]]:
     steps = sorted((float(moment), 1 if what == "begin" else -1) for moment, what, *_ in lines)
     moments = [moment for moment, _ in steps]
     return list(zip(moments, accumulate(step for _, step in steps), strict=True))
+
+
+@pytest.fixture
+def wire(workers: Workers) -> Iterator[Proxy]:
+    """What lies between the workers and the second shard."""
+    connections["other"].ensure_connection()
+    info = connections["other"].connection.info
+    with proxy(f"{info.host}/.s.PGSQL.{info.port}") as wire:
+        url = f"postgres://{info.user}@127.0.0.1:{wire.port}/{info.dbname}"
+        workers.environment["OTHER_DATABASE_URL"] = url
+        yield wire
 
 
 def is_idle(alias: str) -> bool:
@@ -104,3 +119,33 @@ def test_workers_of_the_other_shards_start_while_one_is_away(
     eventually(partial(is_idle, "default"), "the jobs of the shard that is there have ended")
     eventually(lambda: "event=process_died" in workers.log.read_text(), "the other one is missed")
     assert "shard=other" in workers.log.read_text()
+
+
+@pytest.mark.nightly
+def test_beside_a_shard_that_is_gone_the_others_use_their_shares_and_it_comes_back(
+    bank: None,
+    workers: Workers,
+    wire: Proxy,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    notes = tmp_path / "notes"
+    for alias in SHARDS:
+        workers.start("shared", "--shard", alias)
+    for alias in SHARDS:
+        eventually(Worker.objects.using(alias).exists, f"the worker of {alias} is there")
+    for alias in SHARDS:
+        enqueue(alias, notes, 40)
+    eventually(Job.objects.using("other").final().exists, "both work")
+
+    wire.new = "refuse"
+    wire.cut()
+    eventually(partial(is_idle, "default"), "the jobs of the first shard have ended")
+    time.sleep(60)
+    assert not is_idle("other")
+    wire.new = "pass"
+    eventually(partial(is_idle, "other"), "the jobs of the second shard have ended")
+
+    assert max(load for _, load in loads(notes)) <= LIMIT
+    call_command("hipq_shards", "--json")
+    assert json.loads(capsys.readouterr().out)["sums"]["shared"] == LIMIT
