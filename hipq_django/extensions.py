@@ -55,7 +55,7 @@ class Extension:
         return False
 
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
-        """Act after the commit by which these jobs, of any kind, became final.
+        """Act after the commit by which these jobs, of any kind, became final, if `may_follow`.
 
         An error is only logged. A process may die before this call, so a sweep has to find the
         same.

@@ -15,12 +15,17 @@ from hipq_django.extensions import Extension
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Failing(Extension):
+class Following(Extension):
+    def may_follow(self, using: str) -> bool:
+        return True
+
+
+class Failing(Following):
     def jobs_ended(self, ids: Collection[int], using: str) -> None:
         raise ZeroDivisionError
 
 
-class Listening(Extension):
+class Listening(Following):
     def __init__(self) -> None:
         self.heard: list[Collection[int]] = []
 
