@@ -60,18 +60,27 @@ class Builder:
         self.verb = verb
         self._find_type = find_type
         self.config = config = get_instance(instance)
-        self.using, self._max_bytes = config.database, config.max_data_bytes
+        self._max_bytes = config.max_data_bytes
         if not config.is_sharded:  # else it may not be where the jobs go, and not answer
-            check_commits(self.using)
-        self.now = clock.now(self.using)
+            check_commits(config.database)
+        self._work_in(config.database)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
         self._templates: dict[tuple[str, str | None], JobTemplate] = {}
         self._tasks: dict[str, Declaration] = {}
         self._unique: dict[str, Unique] = {}
         self._has_rare = batch is not None
+
+    def _work_in(self, using: str) -> None:
+        self.using, self.now = using, clock.now(using)
         running = CURRENT_JOB.get()
-        self._parent_id = running.pk if running and running.using == self.using else None
+        self._parent_id = running.pk if running and running.using == using else None
+
+    def in_shard(self, using: str) -> Builder:
+        """Let this builder, which has looked nothing up yet, build jobs of a shard."""
+        check_commits(using)
+        self._work_in(using)
+        return self
 
     def with_lookup(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise.

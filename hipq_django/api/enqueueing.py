@@ -121,7 +121,7 @@ def _enqueue_placed(new: NewJob, on_conflict: OnConflict | None, builder: Builde
     if stand_ins := in_former([new], on_conflict, builder, place):
         return stand_ins[0]
     with on_shard(config.name, place):
-        return _enqueue_built(new, on_conflict, builder.with_lookup(cached_job_type))
+        return _enqueue_built(new, on_conflict, builder.in_shard(place))
 
 
 def with_keys(jobs: Iterable[NewJob], builder: Builder, shared: str | None = None) -> list[NewJob]:
@@ -149,7 +149,7 @@ def together(
         return
     place = builder.routes.place_together(jobs, builder.verb or "", way_out, batch or builder.batch)
     with on_shard(config.name, place):
-        yield builder.with_lookup(get_job_type)
+        yield builder.in_shard(place)
 
 
 def in_former(

@@ -36,7 +36,10 @@ def checked_shard_key(where: str, key: object) -> str:
 
 def _can_be_stored(text: str) -> bool:
     """Return whether it is text for the database: half a character, or NUL, is none."""
-    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+    try:
+        return "\0" not in text and bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def number_of_key(key: str, count: int) -> int:

@@ -44,15 +44,17 @@ class Shards:
         """Return the shard of a shard key."""
         return self.shards[number_of_key(key, len(self.shards))]
 
-    def former_of_key(self, key: str) -> Shard | None:
-        """Return where jobs with a key may still be that has moved; None if there are none."""
-        shard = self.shards[number_of_key(key, self.count_before)]
-        return None if shard == self.of_key(key) else shard
-
     def all_of_key(self, key: str) -> list[Shard]:
         """Return where jobs with a key may be: its shard, and its former one if it has moved."""
-        former = self.former_of_key(key)
-        return [self.of_key(key), former] if former else [self.of_key(key)]
+        own = self.of_key(key)
+        if self.count_before == len(self.shards):
+            return [own]
+        former = self.shards[number_of_key(key, self.count_before)]
+        return [own] if former == own else [own, former]
+
+    def former_of_key(self, key: str) -> Shard | None:
+        """Return where jobs with a key may still be that has moved; None if there are none."""
+        return next(iter(self.all_of_key(key)[1:]), None)
 
     def of_id(self, row_id: int) -> Shard | None:
         """Return the shard of a row by its id; None if it names no shard."""

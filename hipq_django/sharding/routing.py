@@ -95,6 +95,8 @@ class Routes:
         self._instance = config.name
         self._map = map_of(config)
         self._digest = digest
+        self._known: dict[str, list[Shard]] = {}
+        """The shards of keys: many jobs of a call may have the same."""
 
     def place(self, new: NewJob, batch: Any = None) -> str:
         """Return the database of a job, which may belong to a batch; raise `ShardError`."""
@@ -163,7 +165,11 @@ class Routes:
         elif (key := checked_key(new.job_key)) == NONE:
             with on_shard(self._instance, self._anywhere.alias):
                 key = self._digest(new)
-        return [] if key is None else self._map.all_of_key(key)
+        if key is None:
+            return []
+        if key not in self._known:
+            self._known[key] = self._map.all_of_key(key)
+        return self._known[key]
 
     def _of_batch(self, batch: Any) -> Shard | None:
         pk = getattr(batch, "pk", batch)
@@ -171,6 +177,8 @@ class Routes:
 
     def _of_followed(self, new: NewJob) -> dict[int, Shard]:
         """Return the shards of the jobs that a job follows, by their ids: all are the same."""
+        if new.after is None:
+            return {}
         after: Any = new.after if isinstance(new.after, Collection) else ()
         ids = [getattr(job, "pk", job) for job in after]
         found = {pk: shard for pk in ids if is_id(pk) and (shard := self._map.of_id(pk))}
@@ -195,8 +203,10 @@ class Routes:
 
     def _noted(self, shard: Shard) -> str:
         """Warn, once in a process, where jobs are committed beside an open transaction."""
+        if _warned or connections[shard.alias].in_atomic_block:
+            return shard.alias
         opened = [c.alias for c in connections.all(initialized_only=True) if c.in_atomic_block]
-        if opened and shard.alias not in opened and not _warned:
+        if opened:
             _warned.append(shard.alias)
             events.warning(
                 "enqueue_beside_transaction",

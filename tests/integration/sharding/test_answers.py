@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.test import Client, RequestFactory
 
 import hipq_django as hipq
+from hipq_django.answers.intake import Intake
+from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError, JobNotFoundError
 from hipq_django.models import Answer, Job
+from hipq_django.sources import Received
 from tests.factories import JobFactory
 from tests.integration.sharding.conftest import Configure
 
@@ -109,6 +113,23 @@ def test_a_webhook_reads_the_shard_key(shards: None, rf: RequestFactory) -> None
     reply = view(rf.post("/", json.dumps(message), content_type="application/json"))
 
     assert (reply.status_code, outcome(job)) == (200, "succeeded")
+
+
+def test_a_consumer_stores_messages_in_their_shards(shards: None) -> None:
+    jobs = [running(job_key="a", shard_key=key) for key in ("tenant-1", "tenant-7")]
+
+    def read(message: Received) -> hipq.NewAnswer:
+        return hipq.NewAnswer("ask", "a", response=5, shard_key=message.body.decode())
+
+    source: Any = SimpleNamespace(name="bank", map_function=lambda: read)
+    bodies = ["tenant-1", "tenant-7", ""]
+    Intake(get_instance(), source).take_all([Received(body.encode()) for body in bodies])
+
+    assert [(job.using, outcome(job)) for job in jobs] == [
+        ("other", "succeeded"),
+        ("default", "succeeded"),
+    ]
+    assert Answer.objects.using("default").get(kind="malformed").problem.startswith("InvalidAnswer")
 
 
 VERBS: list[Callable[..., Any]] = [
