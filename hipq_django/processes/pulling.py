@@ -30,6 +30,8 @@ class Puller(OwnThread):
         self._config = config
         self._wake = wake
         self._hungry: set[str] = set()
+        self._in_vain: set[str] = set()
+        """The queues whose last pull has got nothing."""
         self._next: dict[str, float] = {}
         """When queues may pull again, by their names."""
         self._noted = threading.Event()
@@ -45,6 +47,11 @@ class Puller(OwnThread):
             self._hungry.update(queues)
             self._noted.set()
 
+    @property
+    def waits(self) -> bool:
+        """Whether a queue is hungry that has not pulled in vain."""
+        return bool(self._hungry - self._in_vain)
+
     def close(self) -> None:
         """Tell the thread to stop."""
         super().close()
@@ -55,8 +62,8 @@ class Puller(OwnThread):
             self._noted.wait(self._pause())
             self._noted.clear()
             for queue in [name for name in tuple(self._hungry) if self._wait_of(name) <= 0]:
-                self._hungry.discard(queue)
                 self._pull(queue)
+                self._hungry.discard(queue)  # if it still is, the next probe says so
                 pause = random.uniform(LEAST_SECONDS, MOST_SECONDS)  # noqa: S311 - no secret
                 self._next[queue] = steady() + pause
 
@@ -68,6 +75,7 @@ class Puller(OwnThread):
         return self._next.get(queue, 0.0) - steady()
 
     def _pull(self, queue: str) -> None:
+        got = None
         try:
             shards = map_of(self._config).shards
             own = next(shard for shard in shards if shard.alias == self.using)
@@ -75,6 +83,8 @@ class Puller(OwnThread):
         except Exception as error:
             log_failure("pull_failed", error, queue=queue)
             connections.close_all()
+        if got:
+            self._in_vain.discard(queue)
+            self._wake(queue)
         else:
-            if got:
-                self._wake(queue)
+            self._in_vain.add(queue)

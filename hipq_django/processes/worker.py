@@ -216,7 +216,8 @@ class WorkerProcess(RegisteredProcess):
             raise
         kept_up = self._do_duties(was_empty)
         is_done = not kept_up and not self._witness.waits
-        idle = was_empty and is_done and self.scheduler.found_nothing
+        may_get_more = self.puller.waits or self.scheduler.rotation.has_more
+        idle = was_empty and is_done and self.scheduler.found_nothing and not may_get_more
         if not (self.options.until_idle and idle):
             self._wait()
         return idle

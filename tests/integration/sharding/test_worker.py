@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings, get_instance, on_shard
@@ -38,6 +39,22 @@ def test_what_is_no_shard_is_not_served(sharded: InstanceSettings, shard: str, s
         work("--shard", shard)
 
     assert str(raised.value) == said
+
+
+def test_a_worker_is_idle_once_it_has_asked_others_for_their_shares(
+    sharded: InstanceSettings, settings: Settings
+) -> None:
+    """The first shard has the whole limit."""
+    queues = {"bank": {"THROTTLE_LIMIT": 1}}
+    settings.HIPQ = {"default": {"SHARDS": ["default", "other"], "QUEUES": queues}}
+    call_command("hipq_shards", "add")
+    get_queue("default", "bank")
+    with on_shard("default", "other"), transaction.atomic(using="other"):
+        hipq.enqueue_many([hipq.NewJob("echo", queue="bank") for _ in range(3)])
+
+    work("--shard", "other")
+
+    assert not Job.objects.using("other").live().exists()
 
 
 def test_throttlers_see_in_how_many_shards_a_queue_is(sharded: InstanceSettings) -> None:
