@@ -13,8 +13,8 @@ SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders demo-shards demo-flow test test-sqlite test-postgres test-orm test-all \
-	lint docs check messages bench bench-states soak chaos clean
+.PHONY: help venv demo demo-orders demo-shards demo-flow test test-sqlite test-postgres test-orm test-tables \
+	test-all lint docs check messages bench bench-states soak chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -45,9 +45,13 @@ test-postgres: $(VENV)/.test ## Run the tests of conformance on PostgreSQL: its 
 test-orm: $(VENV)/.test ## Run those of engines, scheduler and answers on PostgreSQL with ENGINE "orm"
 	HIPQ_TEST_ENGINE=orm $(ON_POSTGRES) $(addprefix tests/integration/,engines scheduler answers) $(PYTEST_ARGS)
 
+test-tables: $(VENV)/.test ## Run the same on PostgreSQL with a table of its own for every second queue
+	HIPQ_TEST_TABLES=1 $(ON_POSTGRES) --ignore-glob='*plans.py' $(addprefix tests/integration/,engines scheduler answers) $(PYTEST_ARGS)
+
 test-all: $(VENV)/.test ## Run all tests on both, in a quarter of an hour: each night, and before a release
 	$(ON_SQLITE) --all $(PYTEST_ARGS)
 	$(ON_POSTGRES) --all --ignore=tests/unit --ignore=tests/typing --ignore=tests/browser $(PYTEST_ARGS)
+	HIPQ_TEST_TABLES=1 $(ON_POSTGRES) --ignore-glob='*plans.py' $(addprefix tests/integration/,engines scheduler answers) $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
 	$(VENV)/bin/python -m ruff check .

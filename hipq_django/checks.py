@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.core import checks
 from django.db import connections
 
 from hipq_django.conf import instances, rules
+from hipq_django.database.partitions import Partitions
 from hipq_django.database.requirements import (
     SQLITE_OPTIONS,
     has_psycopg,
@@ -24,6 +25,7 @@ from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, alike, nearest_name
 from hipq_django.job_types.registry import get_all_declared
 from hipq_django.job_types.task import Task
+from hipq_django.maintenance.tables_of_queues import without_table
 from hipq_django.tasks_backend import configured
 
 
@@ -35,10 +37,11 @@ def register() -> None:
     )  # fmt: skip
     for check in everything:
         checks.register(check)
+    checks.register(check_tables, checks.Tags.database)
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E014, E021 to E026, E035, E041, E050 to E058, as `conf.rules` finds them.
+    """E001 to E014, E021 to E026, E035, E041, E050 to E062, as `conf.rules` finds them.
 
     The code that the setting names is imported only if everything else is right.
     """
@@ -46,6 +49,7 @@ def check_setting(**_: Any) -> list[checks.CheckMessage]:
         *rules.throttler_problems(),
         *rules.source_problems(),
         *rules.arguments_problems(),
+        *rules.table_problems(),
         *chain.from_iterable(map(rules.sharding_problems, rules.raw_setting())),
     ]
 
@@ -142,6 +146,19 @@ def check_models(**_: Any) -> Iterator[checks.CheckMessage]:
                 hint="Enqueue after the commit: transaction.on_commit(lambda: task.enqueue(…)).",
                 id="hipq.W003",
             )
+
+
+def check_tables(databases: Collection[str] | None = None, **_: Any) -> Iterator[checks.Warning]:
+    """W063, for each queue with OWN_TABLE in the databases that are checked."""
+    for instance in instances.valid_instances():
+        for alias in [one for one in instance.shards if one in (databases or ())]:
+            is_migrated = instance.own_tables and Partitions(alias).is_migrated
+            for queue in without_table(instance.on(alias)) if is_migrated else ():
+                yield checks.Warning(
+                    f"queue {queue!r} has OWN_TABLE, but no table yet.",
+                    hint="Run manage.py hipq_tables.",
+                    id="hipq.W063",
+                )
 
 
 def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import psycopg
 from django.core.management import call_command
-from django.db import connections
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from hipq_django.database.partitions import Partitions
 from tests.plugin import ADMINISTRATOR, RUN, TEMPLATE, renamed
 
 ALIASES = ("default", "other")
@@ -53,8 +54,19 @@ def _template(connection: BaseDatabaseWrapper) -> str:
             make(name)
         _lead_to(connection, name)
         call_command("migrate", database=connection.alias, verbosity=0)
+        if os.environ.get("HIPQ_TEST_TABLES"):
+            _give_half_of_the_queues_a_table(connection)
         is_made.touch()
     return name
+
+
+def _give_half_of_the_queues_a_table(connection: BaseDatabaseWrapper) -> None:
+    """Make hipq_job a table of tables, as `hipq_tables` does, with a table for the even ids."""
+    even = ", ".join(map(str, range(2, 800, 2)))
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        Partitions(connection.alias).divide()
+        cursor.execute(f"CREATE TABLE own PARTITION OF hipq_job FOR VALUES IN ({even})")
+        cursor.execute("ALTER TABLE hipq_queue ALTER COLUMN id SET MAXVALUE 799 SET CYCLE")
 
 
 def _copy(connection: BaseDatabaseWrapper, template: str, name: str) -> None:

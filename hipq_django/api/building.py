@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -20,7 +20,7 @@ from hipq_django.domain.job_options import GIVEN, OF_TYPES, checks
 from hipq_django.domain.ordering import HELD_RANK
 from hipq_django.domain.sharding import checked_shard_key
 from hipq_django.domain.states import NONE
-from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, checked_unique_key
+from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, check_key_stays, checked_unique_key
 from hipq_django.domain.validation import (
     checked_data,
     checked_key,
@@ -134,6 +134,9 @@ class Builder:
         is_plain = new.unique_key is None and new.batch is None and new.shard_key is None
         if self._unique or not is_plain:
             values |= self._rare_values(new, data, key)
+        if self.config.own_tables and new.queue is not None and _has_key(values):
+            of_type = queue_of(self._types[new.job_type]).name
+            check_key_stays(f"enqueue {new.job_type!r}", new.queue, of_type)
         # Tasks of Django always name a priority, mostly that of their type.
         if own.items() <= {"priority": template.values["priority"]}.items() and not held:
             return unsaved_job(template, values)
@@ -269,6 +272,10 @@ def _digest_of(new: NewJob, declared: Declaration, config: InstanceSettings) -> 
     if type(new) is not BoundJob:
         data = checked_data(declared.checked_data(data), config.max_data_bytes)
     return declared.unique.key(declared.compared(data), None)
+
+
+def _has_key(values: Mapping[str, Any]) -> bool:
+    return any(values.get(name, NONE) != NONE for name in KEY_FIELDS.values())
 
 
 _CHECKS = checks(GIVEN)

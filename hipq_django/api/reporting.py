@@ -15,13 +15,14 @@ from hipq_django import events, transitions
 from hipq_django.answers import arrival, early
 from hipq_django.answers.callback_urls import Token
 from hipq_django.api.keys import live_with_key, under_key
+from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.tokens import without_tokens
-from hipq_django.domain.uniqueness import check_key_may_change
+from hipq_django.domain.uniqueness import check_key_may_change, check_key_stays
 from hipq_django.domain.validation import (
     MAX_SECONDS,
     checked_extension,
@@ -200,13 +201,21 @@ def _set_key(job: Job, key: str) -> bool:
         row = _lock_attempt(job)
         if row is None:
             return False
-        check_key_may_change(row.job_type.uniqueness, row.job_type.name, "set_key")
+        _check_key_may_be(row)
         old, now = row.job_key, clock.now(job.using)
         transitions.set_key(row, key, now)
         early.match_by_key(row, now)
     job.job_key = key
     events.info("key_set", row=job, old_key=old)
     return True
+
+
+def _check_key_may_be(row: Job) -> None:
+    job_type = row.job_type
+    check_key_may_change(job_type.uniqueness, job_type.name, "set_key")
+    if get_instance(job_type.instance).own_tables:
+        said = f"set_key {job_type.name!r}"
+        check_key_stays(said, row.queue.name, job_type.queue.name)
 
 
 def _lock_attempt(job: Job) -> Job | None:

@@ -42,6 +42,8 @@ class QueueSettings:
     retention_days_succeeded: float | None
     """Of those that did; None: the same."""
     throttlers: tuple[str, ...] = ()
+    own_table: bool = False
+    """Whether the rows of its jobs are in a table of their own, once `hipq_tables` has made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class InstanceSettings:
     answer_ttl_seconds: float
     answer_retention_days: float
     arguments: str
+    table_naming_strategy: str
+    """The dotted path of the function that names the tables of queues."""
     autodiscover: tuple[str, ...]
     strict: bool | None
     max_data_bytes: int | None
@@ -76,6 +80,8 @@ class InstanceSettings:
     """What the app of flows reads."""
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
+    own_tables: frozenset[str] = frozenset()
+    """The names of the queues that have OWN_TABLE."""
     _on: dict[str, InstanceSettings] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -209,6 +215,7 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
         "shards": shards,
         "is_sharded": is_sharded,
         "is_routed": is_sharded or bool(values["shard_key"]),
+        "own_tables": frozenset(key for key, queue in queues.items() if queue.own_table),
     }
     return InstanceSettings(name, **{**values, **own, "queues": queues, "sources": sources})
 

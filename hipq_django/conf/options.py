@@ -121,6 +121,9 @@ INSTANCE = Options(
         Option("ANSWER_TTL_SECONDS", 86_400, _seconds),
         Option("ANSWER_RETENTION_DAYS", 14, Number(ABOVE_ZERO, 36_500)),
         Option("ARGUMENTS", "hipq_django.arguments.JsonArguments", _path, "a dotted path"),
+        Option(
+            "TABLE_NAMING_STRATEGY", "hipq_django.naming.instance_and_queue", _path, "a dotted path"
+        ),
         Option("AUTODISCOVER", ("jobs",), _modules, "a list of names of modules: ['jobs']"),
         Option("STRICT", None, or_none(_bool), "True, False or None"),
         Option("MAX_DATA_BYTES", 1_000_000, or_none(Number(1_000, whole=True)), SIZE),
@@ -139,6 +142,7 @@ QUEUE = Options(
         Option("GRANULARITY_SECONDS", 1, Number(0.001, 86_400)),
         Option("THROTTLERS", [], texts, 'a list of dotted paths: ["payments.limits.by_region"]'),
         Option(DAYS.name, DAYS.default, _retention, RETENTION),
+        Option("OWN_TABLE", False, _bool, "True or False"),
     ),
 )
 SOURCE = Options(

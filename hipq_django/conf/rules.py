@@ -21,6 +21,7 @@ from hipq_django.conf.sharding import (
     throttler_beside_shards,
     wrong_shards,
 )
+from hipq_django.conf.tables import wrong_names, wrong_tables
 from hipq_django.domain.options import Option, Options, WrongKeyError
 from hipq_django.domain.throttling import Throttler
 from hipq_django.domain.validation import checked_name
@@ -41,7 +42,10 @@ def raw_setting() -> dict[str, dict[str, Any]]:
 
 def problems() -> Iterator[Error]:
     """Yield what is wrong, of the outermost level where something is: the others rely on it."""
-    levels = (_wrong_shape, _wrong_instances, _wrong_members, _wrong_shards, _wrong_surroundings)
+    levels = (
+        _wrong_shape, _wrong_instances, _wrong_members, _wrong_shards, _wrong_surroundings,
+        _wrong_tables,
+    )  # fmt: skip
     for level in levels:
         wrong = [*level()]
         if wrong:
@@ -140,6 +144,11 @@ def _wrong_surroundings() -> Iterator[Error]:
     yield from _different_engines()
 
 
+def _wrong_tables() -> Iterator[Error]:
+    for name, options in raw_setting().items():
+        yield from wrong_tables(name, options, _aliases(options))
+
+
 def _different_engines() -> Iterator[Error]:
     first: dict[str, tuple[str, str]] = {}
     for name, options in {DEFAULT: {}, **raw_setting()}.items():
@@ -207,6 +216,14 @@ def sharding_problems(name: str) -> Iterator[CheckMessage]:
         for path in values.get("THROTTLERS", []):
             with suppress(ConfigurationError):  # which is E014
                 yield from throttler_beside_shards(where, throttler_at(path), len(shards))
+
+
+def table_problems() -> Iterator[Error]:
+    """Yield E060, where two queues in one database have the same name, or one has none."""
+    taken: dict[str, dict[str, object]] = {}
+    for name, options in raw_setting().items():
+        for alias in _aliases(options)[:1]:
+            yield from wrong_names(name, options, taken.setdefault(alias, {}))
 
 
 def _unusable(

@@ -85,6 +85,18 @@ def check_key_may_change(unique: Unique | None, job_type: str, said: str) -> Non
         )
 
 
+def check_key_stays(said: str, queue: str, of_type: str) -> None:
+    """Raise `InvalidJobError` if a job with a key is not in the queue of its type.
+
+    Where queues have tables of their own, keys are unique in each of them only.
+    """
+    if queue != of_type:
+        raise InvalidJobError(
+            f"{said}: a job with a key stays in its type's queue {of_type!r}, because queues have "
+            "tables of their own."
+        )
+
+
 def checked_unique_key(key: object) -> str:
     """Return a key that is given instead of the arguments."""
     if isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS and key.isprintable():

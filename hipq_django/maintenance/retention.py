@@ -26,6 +26,9 @@ from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 PAGE_SIZE = 1_000
 """How many rows are deleted in one transaction: on SQLite it keeps all writers waiting."""
 
+CHILDREN = (Attempt, Answer, Step, Link)
+"""What is deleted before the job that it belongs to."""
+
 
 def prune(
     config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
@@ -88,7 +91,7 @@ def not_needed(jobs: Any) -> Any:
 
 def _unprotected(rows: Any) -> Any:
     """Leave out what a foreign key of the project keeps by PROTECT or RESTRICT."""
-    for relation in _foreign_relations(rows.model, rows.db):
+    for relation in foreign_relations(rows.model, rows.db):
         if relation.on_delete in (PROTECT, RESTRICT):
             field = relation.field
             named = relation.related_model._base_manager.using(rows.db)
@@ -97,7 +100,7 @@ def _unprotected(rows: Any) -> Any:
     return rows
 
 
-def _foreign_relations(model: Any, using: str) -> Iterator[Any]:
+def foreign_relations(model: Any, using: str) -> Iterator[Any]:
     """Yield the relations by which models of other apps name rows of one of ours."""
     for relation in get_candidate_relations_to_delete(model._meta):
         other: Any = relation.related_model
@@ -151,18 +154,18 @@ def _delete_page(old: Any, field: str) -> tuple[int, Any]:
         free = locked(old.order_by(field), skip_locked=True, to_delete=True)
         ids = list(free.values_list("pk", flat=True)[:PAGE_SIZE])
         last = rows.filter(pk__in=ids[-1:]).values_list(field, flat=True).first()
-        for child in (Attempt, Answer, Step, Link) if old.model is Job else ():
-            _delete_rows(child.objects.using(using).filter(ids_in("job", ids)))
-        if _delete_rows(rows.filter(ids_in("pk", ids))) < len(ids):
+        for child in CHILDREN if old.model is Job else ():
+            delete_rows(child.objects.using(using).filter(ids_in("job", ids)))
+        if delete_rows(rows.filter(ids_in("pk", ids))) < len(ids):
             raise SkippedRowError
     return len(ids), last
 
 
-def _delete_rows(rows: Any) -> int:
+def delete_rows(rows: Any) -> int:
     """Delete rows in one statement, return how many; the caller deletes ours that name these.
 
     Rows of the project's models are left to Django, which knows what becomes of each.
     """
-    if any(_foreign_relations(rows.model, rows.db)):
+    if any(foreign_relations(rows.model, rows.db)):
         return int(rows.only("pk").delete()[1].get(rows.model._meta.label, 0))
     return int(rows._raw_delete(rows.db) or 0)

@@ -220,6 +220,7 @@ def _create_queue(config: InstanceSettings, name: str) -> Queue:
 def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
     values = asdict(config.queue(name))
     del values["throttlers"]  # code: read from the setting by those who run it
+    del values["own_table"]  # the database says whether the table is there
     return in_json(values)
 
 

@@ -39,7 +39,7 @@ from hipq_django.domain.serialization import (
     traceback_of,
 )
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.uniqueness import check_key_may_change
+from hipq_django.domain.uniqueness import check_key_may_change, check_key_stays
 from hipq_django.domain.validation import (
     NULL_BYTES,
     CheckedResult,
@@ -315,6 +315,9 @@ def _ask_retry_handler(
     if "job_key" in changed:
         job_type = claim.snapshot.job_type
         check_key_may_change(job_type.uniqueness, job_type.name, "retry handler: job_key")
+        if get_instance(job_type.instance).own_tables:
+            said = f"retry handler of {job_type.name!r}"
+            check_key_stays(said, job.queue.name, job_type.queue.name)
     checked = {n: CHANGEABLE[n](value) for n, value in changed.items()}
     if "job_data" in changed:
         bound = get_instance(claim.snapshot.job_type.instance).max_data_bytes

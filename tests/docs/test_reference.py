@@ -20,7 +20,7 @@ from django.dispatch import Signal
 import hipq_django as hipq
 from hipq_django import checks, exceptions, flow, signals, testing
 from hipq_django.api.enqueueing import ON_CONFLICT
-from hipq_django.conf import options, rules, sharding
+from hipq_django.conf import options, rules, sharding, tables
 from hipq_django.database.requirements import SQLITE_OPTIONS
 from hipq_django.domain.ordering import Order
 from hipq_django.flow import (
@@ -136,7 +136,7 @@ def parts_of_webhooks() -> set[str]:
     return {part for part in parts if not part.startswith("_")}
 
 
-CHECKED = "".join(map(inspect.getsource, (checks, rules, sharding, options, flow_settings)))
+CHECKED = "".join(map(inspect.getsource, (checks, rules, sharding, tables, options, flow_settings)))
 CHECKS = set(re.findall(r'"(hipq\.[EWI]\d{3})"', CHECKED))
 PACKAGE = {path: path.read_text() for path in Path(inspect.getfile(hipq)).parent.rglob("*.py")}
 COMMANDS = {path.stem: path for path in PACKAGE if path.match("commands/hipq_*.py")}
