@@ -17,6 +17,11 @@ LARGE_BYTES = 1_000_000_000
 
 _TABLES = ["hipq_answer", "hipq_attempt", "hipq_job", "hipq_queue", "hipq_worker"]
 
+_WITH_PARTS = """
+    SELECT unnest(%s::text[]) UNION SELECT inhrelid::regclass::text FROM pg_inherits
+    WHERE inhparent = to_regclass('hipq_job')"""
+"""These tables, and the tables of queues."""
+
 _HAS_AUTOVACUUM = """
     SELECT current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean"""
 
@@ -27,8 +32,9 @@ _WITHOUT_AUTOVACUUM = """
     ORDER BY c.relname"""
 
 _WAL = """
-    SELECT unnest(ARRAY[pg_total_relation_size('hipq_job')::text,
-        current_setting('full_page_writes'), current_setting('wal_compression')])"""
+    SELECT unnest(ARRAY[SUM(pg_total_relation_size(to_regclass(name)))::text,
+        current_setting('full_page_writes'), current_setting('wal_compression')])
+    FROM unnest(%s::text[]) AS name"""
 
 _INVALID_INDEXES = """
     SELECT i.indexrelid::regclass::text FROM pg_index i
@@ -61,7 +67,7 @@ def _clock(using: str, offset: float) -> Iterator[Finding]:
 
 
 def _indexes(using: str) -> Iterator[Finding]:
-    if invalid := _fetch(using, _INVALID_INDEXES, [_TABLES]):
+    if invalid := _fetch(using, _INVALID_INDEXES, [_with_parts(using, *_TABLES)]):
         yield problem(
             "invalid_indexes",
             f"database {using}",
@@ -74,7 +80,7 @@ def _indexes(using: str) -> Iterator[Finding]:
 def _autovacuum(using: str) -> Iterator[Finding]:
     off = {
         f"table {table}": f"ALTER TABLE {table} RESET (autovacuum_enabled);"
-        for table in _fetch(using, _WITHOUT_AUTOVACUUM, [_TABLES])
+        for table in _fetch(using, _WITHOUT_AUTOVACUUM, [_with_parts(using, *_TABLES)])
     }
     if _fetch(using, _HAS_AUTOVACUUM) != [True]:
         off[f"database {using}"] = "Set autovacuum = on and track_counts = on in postgresql.conf."
@@ -89,7 +95,7 @@ def _autovacuum(using: str) -> Iterator[Finding]:
 
 
 def _wal(using: str) -> Iterator[Finding]:
-    size, full_page_writes, wal_compression = _fetch(using, _WAL)
+    size, full_page_writes, wal_compression = _fetch(using, _WAL, [_with_parts(using, "hipq_job")])
     if writes_whole_pages(int(size), full_page_writes, wal_compression):
         connection: Any = connections[using]
         method = "lz4" if connection.pg_version >= 150_000 else "on"
@@ -136,6 +142,10 @@ def _connection_parameters(using: str) -> Mapping[str, Any]:
         return {"host": info.host, **info.get_parameters()}
     settings = connections[using].settings_dict
     return {"host": settings["HOST"], **settings["OPTIONS"]}
+
+
+def _with_parts(using: str, *tables: str) -> list[Any]:
+    return _fetch(using, _WITH_PARTS, [[*tables]])
 
 
 def _fetch(using: str, sql: str, params: Sequence[Any] = ()) -> list[Any]:

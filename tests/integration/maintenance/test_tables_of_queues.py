@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
@@ -19,6 +20,7 @@ import hipq_django as hipq
 from hipq_django.database.partitions import Partitions
 from hipq_django.domain.states import State
 from hipq_django.models import Answer, Attempt, Job, JobType, Link, Queue, Step
+from hipq_django.monitoring.doctor import database
 from tests.concurrency.sessions import Session
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory
@@ -200,6 +202,19 @@ def test_a_later_migration_works_on_the_table_of_tables() -> None:
     finally:
         with connection.schema_editor() as editor:
             editor.remove_field(Job, field)
+
+
+def test_the_doctor_looks_at_the_tables_of_queues() -> None:
+    said("--apply")
+    parts = database._with_parts("default", "hipq_job")
+    assert {*parts} == {"hipq_job", "hipq_job_rest", "default_bank"}
+    assert int(database._fetch("default", database._WAL, [parts])[0]) > 0
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE default_bank SET (autovacuum_enabled = off)")
+
+    found = database.findings("default", timedelta(0))
+
+    assert "table default_bank" in [one.where for one in found if one.code == "autovacuum_off"]
 
 
 # --drop-ended
