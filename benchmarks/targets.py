@@ -344,6 +344,10 @@ TARGETS = (
     Target("a job", Of("W25", "job_ms", SQLITE), at_most=3, unit="ms"),
     Target("30 days", Of("W25", "days_seconds", SQLITE), at_most=2, unit="s"),
     Target("the client, for a job", Of("W27", "client_us"), at_most=10, unit="µs"),
+    Target("the server, for a job of four shards", Of("W28", "server_share"), at_most=1.1),
+    Target("enqueue with a `shard_key`", Of("W28", "enqueue_share"), at_least=0.95),
+    Target("used room, all jobs in one shard", Of("W28", "room_share"), at_least=0.9),
+    Target("idle worker", Of("W28", "idle_core_percent"), at_most=1, unit="% of a core"),
     Target(
         "throughput, last quarter against the second",
         Of(SOAK, "throughput_late"),

@@ -579,6 +579,27 @@ WORKLOADS = (
             Figure("client_us_with_children", "of it the client", "µs", False, 1),
         ),
     ),
+    Workload(
+        "W28",
+        "Four shards",
+        "Four databases of the server that are shards, in turn with one database: the server's "
+        "processor for 4,000 jobs by four workers; 3,000 enqueues with a `shard_key`; the used "
+        "part of a limit of 40, from the third second on, by 400 jobs of 1 s that are all in one "
+        "shard; an idle worker.",
+        "shards",
+        {"drained": 4_000, "turns": 6, "jobs": 500, "limited": 400}
+        | {"settle_seconds": 5, "idle_seconds": 20},
+        {"drained": 400, "turns": 2, "jobs": 50, "limited": 160}
+        | {"settle_seconds": 1, "idle_seconds": 2},
+        (
+            Figure("server_us", "server, a job", "µs", False, 0),
+            Figure("server_share", "of one database's", "", False, 2),
+            Figure("enqueue_share", "enqueue, of one database's", "", decimals=2),
+            Figure("used_room", "used room", "", decimals=2),
+            Figure("room_share", "of one database's", "", decimals=2),
+            Figure("idle_core_percent", "idle", "% of a core", False, 2),
+        ),
+    ),
 )
 
 

@@ -12,7 +12,7 @@ SYSTEM = System(
         *("W5", "W5b", "W5c", "W5d"),
         *("W6", "W7", "W7b", "W8", "W9", "W10", "W11"),
         *("W13", "W14", "W15", "W16", "W17", "W18"),
-        *("W20", "W21", "W22", "W23", "W24", "W26", "W27"),
+        *("W20", "W21", "W22", "W23", "W24", "W26", "W27", "W28"),
     ),
     tuning="`hipq_worker` as shipped: 8 threads.",
     is_ours=True,

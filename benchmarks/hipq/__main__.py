@@ -1,6 +1,7 @@
 """The runner of hipq_django: `python -m benchmarks.hipq drain '{"jobs": 2000, "workers": 1}'`.
 
-Only the measurements of flows have the app of flows installed, and their workers.
+Only the measurements of flows have the app of flows installed, and their workers; only that of
+shards has more than one database.
 """
 
 import os
@@ -15,6 +16,8 @@ def run() -> None:
     is_of_flows = sys.argv[1].startswith("flow_")
     if is_of_flows:
         os.environ["BENCH_FLOWS"] = "yes"
+    if sys.argv[1] == "shards":
+        os.environ["BENCH_SHARDS"] = "yes"
     django.setup()
     (_run_flows if is_of_flows else _run_jobs)()
 
@@ -35,6 +38,7 @@ def _run_jobs() -> None:
         many,
         pruning,
         schedules,
+        shards,
         soak,
         storms,
         tasks,
@@ -59,6 +63,7 @@ def _run_jobs() -> None:
         "prune": pruning.measure,
         "schedules": schedules.measure,
         "soak": soak.measure,
+        "shards": shards.measure,
         "share": limits_at_work.measure_share,
         "storm_beside": storms.measure,
         "tasks": tasks.measure,

@@ -19,6 +19,7 @@ from hipq_django.models import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from benchmarks.hipq.runner import HipqRunner
     from benchmarks.measuring.runner import Figures
@@ -98,11 +99,16 @@ def measure_share(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     )
     with running(runner.worker(None, "limited"), sizes["workers"]) as workers:
         await_count(workers, sizes["jobs"])
-    lines = [line.split() for line in notes.read_text().splitlines()]
-    spans = [(float(began), float(ended), float(factor)) for began, ended, factor in lines]
+    spans = read_spans(notes)
     limit = float(Queue.objects.get(name="limited").throttle_limit)
     yield "share", full_share(spans, limit)
     yield "most", max(load for _, _, load in loads(spans))
+
+
+def read_spans(notes: Path) -> list[Span]:
+    """Return what the jobs have written down."""
+    lines = [line.split() for line in notes.read_text().splitlines()]
+    return [(float(began), float(ended), float(factor)) for began, ended, factor in lines]
 
 
 def full_share(spans: list[Span], limit: float) -> float:

@@ -15,6 +15,14 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "timeout": 20,
         "transaction_mode": "IMMEDIATE",
     }
+LIMIT = 40
+SHARDS = [f"shard_{number}" for number in range(4)]
+if "BENCH_SHARDS" in os.environ:
+    for alias in SHARDS:
+        DATABASES[alias] = {
+            **DATABASES["default"],
+            "NAME": f"{DATABASES['default']['NAME']}_{alias}",
+        }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 HIPQ: dict[str, dict[str, Any]] = {
     "default": {
@@ -24,10 +32,13 @@ HIPQ: dict[str, dict[str, Any]] = {
             "limited": {"THROTTLE_LIMIT": 10},
             "tenants": {"THROTTLERS": ["benchmarks.hipq.limits.by_tenant"]},
             "throttled": {"THROTTLE_LIMIT": 100},
+            "wide": {"THROTTLE_LIMIT": LIMIT},
         }
     },
     "typed": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"},
 }
+if "BENCH_SHARDED" in os.environ:
+    HIPQ["default"]["SHARDS"] = SHARDS
 if "BENCH_NOTIFY" in os.environ:
     HIPQ["default"]["NOTIFY"] = os.environ["BENCH_NOTIFY"] == "yes"
 if "BENCH_KAFKA" in os.environ:
