@@ -15,6 +15,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import id_from
 from hipq_django.management.instance_command import InstanceCommand, given_moment
 from hipq_django.models import Job
+from hipq_django.sharding.routing import of_id, of_key
 
 Options = dict[str, Any]
 
@@ -94,8 +95,13 @@ class Command(InstanceCommand):
 
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
+        instance = self.config.name
+        if options["type"]:
+            using = of_key(instance, name, options["shard_key"], "explain")[0]
+        else:
+            using = of_id(instance, id_from(name))
         # In English, as all commands print.
-        with override(None), looks_only(self.config.database):
+        with override(None), looks_only(using):
             reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
         return "\n".join(f"{name}: {reason}" for reason in reasons)
 

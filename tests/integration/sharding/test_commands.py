@@ -180,6 +180,8 @@ def test_the_doctor_says_where_no_jobs_go_yet(sharded: InstanceSettings) -> None
 
 def test_a_job_is_found_by_its_shard_key(bank: None) -> None:
     key = next(key for key in map(str, range(9)) if hipq.shard_of(key).alias == "other")
-    hipq.enqueue("echo", queue="bank", job_key="a", shard_key=key)
+    job = hipq.enqueue("echo", queue="bank", job_key="a", shard_key=key)
 
+    assert job.using == "other"
+    assert f"{job.pk}: " in said("hipq_jobs", "explain", str(job.pk))
     assert "cancelled" in said("hipq_jobs", "cancel", "a", "--type", "echo", "--shard-key", key)
