@@ -19,7 +19,7 @@ from django.utils import translation
 from hipq_django.answers import arrival, early, fast_path
 from hipq_django.answers.callback_urls import Token
 from hipq_django.answers.classification import classify, refusal
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -111,7 +111,7 @@ def receive_one(
 
     Job types that this process does not declare are taken too: the sender is not to blame.
     """
-    message = _message(instance, answer, kind, payload, verb)
+    message = _message(get_instance(instance), answer, kind, payload, verb)
     return _receive_by_key(message, arrival.database_of(message))
 
 
@@ -123,7 +123,8 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     nothing changed, if one of them cannot be stored.
     """
     with collector_paused():
-        messages = [incoming_from(answer, instance) for answer in answers]
+        config = get_instance(instance)
+        messages = [incoming_from(answer, config) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
     return receive_messages(messages)
@@ -133,7 +134,7 @@ areceive_many = sync_to_async(receive_many)
 
 
 def incoming_from(
-    answer: NewAnswer, instance: str, source: str = NONE, broker_id: str | None = None
+    answer: NewAnswer, config: InstanceSettings, source: str = NONE, broker_id: str | None = None
 ) -> IncomingAnswer:
     """Return the checked message of an answer; without an id of its own it gets the broker's.
 
@@ -148,7 +149,7 @@ def incoming_from(
             )
     if answer.message_id is None:
         answer = replace(answer, message_id=_id_within(source, broker_id))
-    return _message(instance, answer, kind, payload, ANSWER_FOR)
+    return _message(config, answer, kind, payload, ANSWER_FOR)
 
 
 def malformed_message(
@@ -188,9 +189,15 @@ def receive_messages(
 
     All of one database, or none, in a transaction that `opened` opens.
     """
+    found = [
+        message.databases[0] if len(message.databases) == 1 else arrival.database_of(message)
+        for message in messages
+    ]
+    if len(set(found)) == 1:  # as without shards
+        return _receive_together(messages, found[0], opened)
     parts: dict[str, list[int]] = {}
-    for place, message in enumerate(messages):
-        parts.setdefault(arrival.database_of(message), []).append(place)
+    for place, using in enumerate(found):
+        parts.setdefault(using, []).append(place)
     answers: dict[int, Answer] = {}
     for using, places in parts.items():
         stored = _receive_together([messages[place] for place in places], using, opened)
@@ -263,7 +270,7 @@ def assign(answer: Answer, job_id: int) -> Answer:
 
 
 def _message(
-    instance: str, answer: NewAnswer, kind: str, payload: Any, verb: str
+    config: InstanceSettings, answer: NewAnswer, kind: str, payload: Any, verb: str
 ) -> IncomingAnswer:
     """Return the checked message; the payload of `answer` is ignored."""
     job_type, job_key = answer.job_type, answer.job_key
@@ -279,12 +286,12 @@ def _message(
     payload, part = _checked_payload(kind, payload), _checked_part(answer.part)
     message_id = _checked_message_id(answer.message_id)
     try:
-        databases = routing.of_key(instance, key, answer.shard_key, f"{verb} {name!r}")
+        databases = routing.of_key(config, name, key, answer.shard_key, verb)
     except InvalidJobError as error:
         raise InvalidAnswerError(str(error)) from error
     return IncomingAnswer(
-        instance, name, key, kind, payload, message_id, part=part,
-        names=names_of(instance, name), databases=databases,
+        config.name, name, key, kind, payload, message_id, part=part,
+        names=names_of(config.name, name), databases=databases,
     )  # fmt: skip
 
 

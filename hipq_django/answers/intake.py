@@ -33,7 +33,7 @@ class Intake:
     """Takes in the messages of one source."""
 
     def __init__(self, config: InstanceSettings, settings: SourceSettings) -> None:
-        self._instance = config.name
+        self._config, self._instance = config, config.name
         self._source = settings.name
         self._map: Callable[[Received], Any] = settings.map_function()
 
@@ -63,9 +63,7 @@ class Intake:
 
     def _answer_of(self, received: Received, answer: object) -> IncomingAnswer:
         try:
-            return incoming_from(
-                _checked(answer), self._instance, self._source, received.message_id
-            )
+            return incoming_from(_checked(answer), self._config, self._source, received.message_id)
         except (Error, ConfigurationError):
             raise
         except Exception as error:

@@ -18,7 +18,7 @@ from typing import (
 
 from asgiref.sync import sync_to_async
 
-from hipq_django.conf.instances import is_replica
+from hipq_django.conf.instances import get_instance, is_replica
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.exceptions import InvalidJobError
@@ -126,6 +126,6 @@ def jobs_with_key(which: Keyed, instance: str) -> list[JobQuerySet]:
     if job_key == NONE:
         raise InvalidJobError("job_key None names no job; give the job, or its key.")
     check_declared(instance, job_type, which.verb)
-    where, names = f"{which.verb} {job_type!r}", names_of(instance, job_type)
-    databases = routing.of_key(instance, job_key, which.shard_key, where)
+    names, config = names_of(instance, job_type), get_instance(instance)
+    databases = routing.of_key(config, job_type, job_key, which.shard_key, which.verb)
     return [Job.objects.using(each).with_key(job_key, instance, names) for each in databases]

@@ -40,18 +40,19 @@ def of_id(instance: str, row_id: object) -> str:
     return shard.alias if shard else config.shards[0]
 
 
-def of_key(instance: str, job_key: str, shard_key: str | None, where: str) -> list[str]:
+def of_key(
+    config: InstanceSettings, job_type: str, job_key: str, shard_key: str | None, verb: str
+) -> list[str]:
     """Return the databases where the job with a key may be: its shard, and its former one.
 
-    Raise `InvalidJobError`, which begins with `where`, if SHARD_KEY needs a `shard_key`.
+    Raise `InvalidJobError`, which begins with the verb, if SHARD_KEY needs a `shard_key`.
     """
-    config = get_instance(instance)
     if shard_key is not None:
-        job_key = checked_shard_key(where, shard_key)
+        job_key = checked_shard_key(f"{verb} {job_type!r}", shard_key)
     elif config.shard_key:
         raise InvalidJobError(
-            f"{where}: SHARD_KEY says where its jobs are; give shard_key, or use the callback's "
-            "token."
+            f"{verb} {job_type!r}: SHARD_KEY says where its jobs are; give shard_key, or use the "
+            "callback's token."
         )
     if not config.is_sharded:
         return [config.database]

@@ -95,11 +95,10 @@ class Command(InstanceCommand):
 
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
-        instance = self.config.name
-        if options["type"]:
-            using = of_key(instance, name, options["shard_key"], "explain")[0]
+        if job_type := options["type"]:
+            using = of_key(self.config, job_type, name, options["shard_key"], "explain")[0]
         else:
-            using = of_id(instance, id_from(name))
+            using = of_id(self.config.name, id_from(name))
         # In English, as all commands print.
         with override(None), looks_only(using):
             reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django.conf.instances import on_shard
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
     InvalidScheduleError,
@@ -153,7 +154,7 @@ def test_gathered_jobs_are_beside_the_job_that_waits(shards: None) -> None:
 
 
 def test_schedules_and_their_jobs_are_in_shard_0(shards: None) -> None:
-    with transaction.atomic(using="other"):
+    with transaction.atomic(using="other"), on_shard("default", "other"):
         made = hipq.schedule("nightly", new(job_key="A"), hipq.Every(hours=1))
         hipq.pause_schedule("nightly")
         job = hipq.run_schedule("nightly")
