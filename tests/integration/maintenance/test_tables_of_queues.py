@@ -21,7 +21,7 @@ from hipq_django.database.partitions import Partitions
 from hipq_django.domain.states import State
 from hipq_django.models import Answer, Attempt, Job, JobType, Link, Queue, Step
 from hipq_django.monitoring.doctor import database
-from tests.concurrency.sessions import Session
+from tests.concurrency.sessions import Session, wait_until_blocked
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory
 from tests.plugin import renamed
@@ -157,6 +157,19 @@ def test_who_uses_jobs_is_not_disturbed_and_named() -> None:
         assert refused("--apply") == "hipq_job is in use: try again, or stop the workers."
 
     assert not Partitions("default").is_partitioned
+
+
+def test_an_enqueue_waits_meanwhile_and_goes_on() -> None:
+    with closing(Session()) as other:
+        first = other(lambda: hipq.enqueue("noop"))  # so its session has a plan for the plain table
+        with transaction.atomic():
+            Partitions("default").lock()
+            second = other.start(lambda: hipq.enqueue("noop"))
+            wait_until_blocked()
+            Partitions("default").divide()
+        third = other(lambda: hipq.enqueue("noop"))
+
+    assert rows_in("hipq_job_rest") == [first.pk, second.result().pk, third.pk]
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
