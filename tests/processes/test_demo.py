@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from urllib.request import urlopen
 
 import pytest
@@ -227,8 +227,10 @@ def test_every_order_is_answered_through_kafka_also_in_a_second_demo(
 
 @pytest.mark.nightly
 def test_two_databases_share_a_limit_though_one_is_stopped(start: Callable[..., Demo]) -> None:
-    demo = start("demo_shards")
+    with TemporaryDirectory(prefix="hipq-") as folder:
+        Path(folder).chmod(0o755)  # if this is root, the servers are run by another user
+        demo = start("demo_shards", TMPDIR=folder)
 
-    assert demo.wait() == 0, demo.output
-    assert "jobs_1 does not answer" in demo.output
-    assert "Most at once in both databases: 6 of 6 allowed" in demo.output
+        assert demo.wait() == 0, demo.output
+        assert "jobs_1 does not answer" in demo.output
+        assert "Most at once in both databases: 6 of 6 allowed" in demo.output
