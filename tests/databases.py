@@ -6,11 +6,14 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
+from unittest import mock
 from urllib.parse import urlsplit
 
 import psycopg
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,6 +22,19 @@ from hipq_django.database.partitions import Partitions
 from tests.plugin import ADMINISTRATOR, RUN, TEMPLATE, renamed
 
 ALIASES = ("default", "other")
+
+
+@contextmanager
+def named_databases(databases: dict[str, dict[str, str]]) -> Iterator[None]:
+    """Let the settings name more databases, which nobody connects to."""
+    made = connections.configure_settings({"default": {}, **deepcopy(databases)})
+    with ExitStack() as stack:
+        for known in (settings.DATABASES, connections.settings):
+            stack.enter_context(mock.patch.dict(known, {name: made[name] for name in databases}))
+        yield
+    for alias in databases:
+        with suppress(AttributeError):  # it was not asked for
+            del connections[alias]
 
 
 @contextmanager

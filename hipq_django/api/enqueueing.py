@@ -310,7 +310,8 @@ def _create_per_shard(
             made |= zip(places, enqueued[alias], strict=True)
         except Exception as error:  # whatever it is, the others are in databases of their own
             failed[alias] = error
-    for alias, first in failed.items():
+    if failed:
+        alias, first = next(iter(failed.items()))
         raise ShardsError(
             f"enqueue_many: the jobs of {', '.join(failed)} are not enqueued, those of "
             f"{', '.join(enqueued) or 'no other shard'} are; {alias}: {error_of(first)}",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from copy import deepcopy
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
-from django.db import connections
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf import instances, rules
 from hipq_django.conf.instances import get_instance, is_replica, on_shard, serve
 from hipq_django.exceptions import ConfigurationError
+from tests.databases import named_databases
 
 POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": "never_connected_to"}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
@@ -33,15 +30,9 @@ def by_tenant(job: hipq.NewJob) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def databases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    made = connections.configure_settings({"default": {}, **deepcopy(DATABASES)})
-    for known in (django_settings.DATABASES, connections.settings):
-        for alias in DATABASES:
-            monkeypatch.setitem(known, alias, made[alias])
-    yield
-    for alias in DATABASES:
-        with suppress(AttributeError):  # it was not asked for
-            del connections[alias]
+def databases() -> Iterator[None]:
+    with named_databases(DATABASES):
+        yield
 
 
 def of_shards(*more: str, **options: Any) -> dict[str, Any]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from copy import deepcopy
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
-from django.db import connections
 from pytest_django import Settings
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import ConfigurationError
+from tests.databases import named_databases
 
 DATABASES = {
     "jobs": {"ENGINE": "django.db.backends.postgresql", "NAME": "never_connected_to"},
@@ -24,15 +21,9 @@ not_a_function = 5
 
 
 @pytest.fixture(autouse=True)
-def databases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    made = connections.configure_settings({"default": {}, **deepcopy(DATABASES)})
-    for known in (django_settings.DATABASES, connections.settings):
-        for alias in DATABASES:
-            monkeypatch.setitem(known, alias, made[alias])
-    yield
-    for alias in DATABASES:
-        with suppress(AttributeError):  # it was not asked for
-            del connections[alias]
+def databases() -> Iterator[None]:
+    with named_databases(DATABASES):
+        yield
 
 
 def one_name(instance: str, queue: str) -> str:
